@@ -1,0 +1,59 @@
+# How a room, a test and a program of this project are compiled. Flags are set on our own targets only, so that a project
+# which adds this one as a subdirectory keeps its own.
+
+find_program(REGARD_CCACHE ccache)
+if(REGARD_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${REGARD_CCACHE})
+endif()
+
+# What every target of ours is compiled with. Contraction is off because a fused multiply-add that the compiler invents
+# changes the bits of a row; wide instructions come from target pragmas in src/kernels/isa, never from a flag here.
+function(regard_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_options(${target} PRIVATE -ffp-contract=off -fno-math-errno -Wall -Wextra -Wconversion -Wshadow
+                         $<$<BOOL:${REGARD_WERROR}>:-Werror>)
+  if(REGARD_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${REGARD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${REGARD_SANITIZE})
+  endif()
+  if(REGARD_BUILD_FUZZERS)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+# Reads src/rooms.txt: sets REGARD_ROOMS (in order) and REGARD_ROOM_<name>_DEPS.
+function(regard_read_rooms file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} lines REGEX "^[a-z]+:")
+  set(rooms "")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH "^([a-z]+): *(.*)$" _ "${line}")
+    set(room ${CMAKE_MATCH_1})
+    string(REPLACE " " ";" deps "${CMAKE_MATCH_2}")
+    list(APPEND rooms ${room})
+    set(REGARD_ROOM_${room}_DEPS "${deps}" PARENT_SCOPE)
+  endforeach()
+  set(REGARD_ROOMS "${rooms}" PARENT_SCOPE)
+endfunction()
+
+# One test program per directory of tests/ that mirrors a room. A program whose room reaches a kernel runs once for each
+# instruction set (REGARD_ISA forces it; a set that the machine lacks is reported as skipped by the program itself).
+function(regard_room_test room)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*_test.cc)
+  add_executable(${room}_test ${sources} ${CMAKE_CURRENT_SOURCE_DIR}/support/test_main.cc)
+  regard_compile_options(${room}_test)
+  target_include_directories(${room}_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${room}_test PRIVATE REGARD_TEST_DATA="${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${room}_test PRIVATE regard_${room} GTest::gtest GTest::gmock rapidcheck)
+  if(room STREQUAL "kernels" OR "kernels" IN_LIST REGARD_ROOM_${room}_DEPS)
+    foreach(isa baseline avx2 avx512)
+      add_test(NAME ${room}.${isa} COMMAND ${room}_test)
+      set_tests_properties(${room}.${isa} PROPERTIES ENVIRONMENT REGARD_ISA=${isa} LABELS "unit;per_isa" SKIP_RETURN_CODE 77)
+    endforeach()
+  else()
+    add_test(NAME ${room} COMMAND ${room}_test)
+    set_tests_properties(${room} PROPERTIES LABELS unit)
+  endif()
+endfunction()
