@@ -1,0 +1,228 @@
+// The vector layer for any machine: four registers of four lanes, written with the compilers' vector types, so that the
+// same text serves SSE2 and 64-bit Arm. See vec_avx512-inl.h. There is no fused multiply-add here: fma() rounds twice, and
+// the scalar definition that the tests compare with does the same on this instruction set.
+
+inline constexpr int kMicroRows = 3;  // 3 rows x 1 vector of four registers = 12 accumulators of 16 registers
+inline constexpr int kMicroVecs = 1;
+inline constexpr bool kFused = false;
+
+typedef float Float4 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+
+struct F32 {
+  Float4 v[4];
+};
+struct I32 {
+  Int4 v[4];
+};
+struct Lanes {
+  Int4 v[4];  // all bits of a lane set or clear
+};
+
+#define REGARD_FOUR(result, expression) \
+  do {                                  \
+    for (int i = 0; i < 4; ++i) {       \
+      result.v[i] = expression;         \
+    }                                   \
+  } while (false)
+
+REGARD_INLINE Float4 blend(Int4 on, Float4 yes, Float4 no) { return (Float4)((on & (Int4)yes) | (~on & (Int4)no)); }
+
+REGARD_INLINE F32 splat(float x) {
+  F32 r;
+  REGARD_FOUR(r, (Float4{x, x, x, x}));
+  return r;
+}
+REGARD_INLINE F32 zero() { return splat(0.0f); }
+REGARD_INLINE F32 load(const float* p) {
+  F32 r;
+  std::memcpy(&r, p, sizeof r);
+  return r;
+}
+REGARD_INLINE void store(float* p, F32 x) { std::memcpy(p, &x, sizeof x); }
+REGARD_INLINE F32 load_first(const float* p, int n) {
+  float t[16] = {};
+  for (int i = 0; i < n; ++i) t[i] = p[i];
+  return load(t);
+}
+REGARD_INLINE void store_first(float* p, F32 x, int n) {
+  float t[16];
+  store(t, x);
+  for (int i = 0; i < n; ++i) p[i] = t[i];
+}
+
+REGARD_INLINE F32 add(F32 x, F32 y) {
+  REGARD_FOUR(x, x.v[i] + y.v[i]);
+  return x;
+}
+REGARD_INLINE F32 sub(F32 x, F32 y) {
+  REGARD_FOUR(x, x.v[i] - y.v[i]);
+  return x;
+}
+REGARD_INLINE F32 mul(F32 x, F32 y) {
+  REGARD_FOUR(x, x.v[i] * y.v[i]);
+  return x;
+}
+REGARD_INLINE F32 div(F32 x, F32 y) {
+  REGARD_FOUR(x, x.v[i] / y.v[i]);
+  return x;
+}
+REGARD_INLINE F32 fma(F32 x, F32 y, F32 z) {
+  REGARD_FOUR(z, x.v[i] * y.v[i] + z.v[i]);
+  return z;
+}
+// The second operand where either is NaN.
+REGARD_INLINE F32 max(F32 x, F32 y) {
+  REGARD_FOUR(x, blend(x.v[i] > y.v[i], x.v[i], y.v[i]));
+  return x;
+}
+REGARD_INLINE F32 min(F32 x, F32 y) {
+  REGARD_FOUR(x, blend(x.v[i] < y.v[i], x.v[i], y.v[i]));
+  return x;
+}
+REGARD_INLINE F32 abs(F32 x) {
+  REGARD_FOUR(x, (Float4)((Int4)x.v[i] & 0x7FFFFFFF));
+  return x;
+}
+REGARD_INLINE F32 copy_sign(F32 magnitude, F32 sign) {
+  REGARD_FOUR(magnitude, (Float4)(((Int4)magnitude.v[i] & 0x7FFFFFFF) | ((Int4)sign.v[i] & ~0x7FFFFFFF)));
+  return magnitude;
+}
+// Nearest integer, ties to even: adding and subtracting 1.5 * 2^23 leaves no fraction bits. Larger values are integers.
+REGARD_INLINE F32 round(F32 x) {
+  const F32 magic = splat(0x1.8p23f);
+  const F32 rounded = sub(add(x, magic), magic);
+  const F32 size = abs(x);
+  REGARD_FOUR(x, blend(size.v[i] < 0x1p22f, rounded.v[i], x.v[i]));
+  return x;
+}
+// x = n + r with n the nearest integer and r in [-1/2, 1/2]. Beyond 2^252 x counts as that: scale_by_power() of it is 0 or
+// infinity all the same, and the difference of two infinities does not arise. NaN comes through, see max().
+REGARD_INLINE F32 split_integer(F32 x, F32& n) {
+  x = min(splat(252.0f), max(splat(-252.0f), x));
+  n = round(x);
+  return sub(x, n);
+}
+// 2^n for integral n in [-126, 127].
+REGARD_INLINE Float4 power_of_two(Float4 n) { return (Float4)((__builtin_convertvector(n, Int4) + 127) << 23); }
+// a * 2^n for integral n, rounded once: the first step is exact because half of a clamped exponent stays in the normal
+// range. A NaN in n comes with a NaN in x in every use.
+REGARD_INLINE F32 scale_by_power(F32 x, F32 n) {
+  const F32 clamped = min(splat(252.0f), max(splat(-252.0f), n));
+  F32 half = mul(clamped, splat(0.5f));
+  half = round(sub(half, splat(0.25f)));  // rounds a half-integer down; an integer less a quarter rounds back to itself
+  const F32 rest = sub(clamped, half);
+  REGARD_FOUR(x, x.v[i] * power_of_two(half.v[i]) * power_of_two(rest.v[i]));
+  return x;
+}
+
+REGARD_INLINE Lanes lanes(uint32_t bits) {
+  Lanes r;
+  for (int i = 0; i < 4; ++i) {
+    const auto b = static_cast<int32_t>(bits >> (4 * i));
+    const Int4 word = {b, b, b, b}, one = {1, 2, 4, 8};
+    r.v[i] = (word & one) == one;
+  }
+  return r;
+}
+REGARD_INLINE Lanes equal(F32 x, F32 y) {
+  Lanes r;
+  REGARD_FOUR(r, x.v[i] == y.v[i]);
+  return r;
+}
+REGARD_INLINE Lanes less(F32 x, F32 y) {
+  Lanes r;
+  REGARD_FOUR(r, x.v[i] < y.v[i]);
+  return r;
+}
+REGARD_INLINE Lanes is_nan(F32 x) {
+  Lanes r;
+  REGARD_FOUR(r, x.v[i] != x.v[i]);
+  return r;
+}
+REGARD_INLINE F32 select(Lanes on, F32 yes, F32 no) {
+  REGARD_FOUR(no, blend(on.v[i], yes.v[i], no.v[i]));
+  return no;
+}
+// acc + x * y in all lanes, or acc untouched in all lanes: how a forbidden value stays out even when it is NaN.
+REGARD_INLINE F32 fma_if(bool on, F32 x, F32 y, F32 acc) { return on ? fma(x, y, acc) : acc; }
+
+// Lanes are combined as (i, i+8), (i, i+4), (i, i+2), (i, i+1).
+REGARD_INLINE float reduce_add(F32 x) {
+  const Float4 b = (x.v[0] + x.v[2]) + (x.v[1] + x.v[3]);
+  return (b[0] + b[2]) + (b[1] + b[3]);
+}
+REGARD_INLINE float reduce_max(F32 x) {
+  const Float4 lo = blend(x.v[0] > x.v[2], x.v[0], x.v[2]), hi = blend(x.v[1] > x.v[3], x.v[1], x.v[3]);
+  const Float4 b = blend(lo > hi, lo, hi);
+  const float c = b[0] > b[2] ? b[0] : b[2], d = b[1] > b[3] ? b[1] : b[3];
+  return c > d ? c : d;
+}
+
+// Integers and narrow types: what weight decoding needs.
+REGARD_INLINE I32 splat_i(int32_t x) {
+  I32 r;
+  REGARD_FOUR(r, (Int4{x, x, x, x}));
+  return r;
+}
+REGARD_INLINE I32 load_i(const void* p) {
+  I32 r;
+  std::memcpy(&r, p, sizeof r);
+  return r;
+}
+REGARD_INLINE I32 bit_and(I32 x, I32 y) {
+  REGARD_FOUR(x, x.v[i] & y.v[i]);
+  return x;
+}
+REGARD_INLINE I32 bit_or(I32 x, I32 y) {
+  REGARD_FOUR(x, x.v[i] | y.v[i]);
+  return x;
+}
+typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
+REGARD_INLINE I32 shift_left(I32 x, int n) {
+  REGARD_FOUR(x, (Int4)((Unsigned4)x.v[i] << n));
+  return x;
+}
+REGARD_INLINE I32 shift_right(I32 x, int n) {
+  REGARD_FOUR(x, (Int4)((Unsigned4)x.v[i] >> n));
+  return x;
+}
+REGARD_INLINE F32 to_float(I32 x) {
+  F32 r;
+  REGARD_FOUR(r, __builtin_convertvector(x.v[i], Float4));
+  return r;
+}
+REGARD_INLINE F32 bits_as_float(I32 x) {
+  F32 r;
+  REGARD_FOUR(r, (Float4)x.v[i]);
+  return r;
+}
+REGARD_INLINE F32 load_half(const void* p) {
+  uint16_t h[16];
+  float f[16];
+  std::memcpy(h, p, sizeof h);
+  for (int i = 0; i < 16; ++i) f[i] = half_to_float(h[i]);
+  return load(f);
+}
+REGARD_INLINE F32 load_u8(const void* p) {
+  float f[16];
+  for (int i = 0; i < 16; ++i) f[i] = static_cast<float>(static_cast<const uint8_t*>(p)[i]);
+  return load(f);
+}
+REGARD_INLINE F32 load_i8(const void* p) {
+  float f[16];
+  for (int i = 0; i < 16; ++i) f[i] = static_cast<float>(static_cast<const int8_t*>(p)[i]);
+  return load(f);
+}
+// Fields of unsigned codes: the value of (word & mask) as a float, where mask covers up to 8 bits anywhere in the word.
+// The conversion is signed; see vec_avx2-inl.h for why adding 2^32 back is exact.
+REGARD_INLINE F32 field_to_float(I32 words, I32 mask) {
+  const F32 x = to_float(bit_and(words, mask));
+  return select(less(x, zero()), add(x, splat(0x1p32f)), x);
+}
+
+enum class Fetch { kL1, kL2 };
+template <Fetch Where = Fetch::kL1>
+REGARD_INLINE void prefetch(const void* p) {
+  __builtin_prefetch(p, 0, Where == Fetch::kL1 ? 3 : 2);
+}

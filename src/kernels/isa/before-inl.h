@@ -1,0 +1,24 @@
+// What every region needs before it opens: the few headers that kernels may use (freestanding ones, no containers, no I/O)
+// and the macros of this directory.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "base/half.h"
+#include "base/math.h"
+#include "regard/dtype.h"
+
+// Inside the kernels every helper is part of its caller: a call would spill the accumulators.
+#define REGARD_INLINE [[gnu::always_inline]] static inline
+#define REGARD_INLINE_MEMBER [[gnu::always_inline]] inline
+
+// Loops of intrinsics must be unrolled by the front end, or the accumulators live in memory.
+#if defined(__clang__)
+#define REGARD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define REGARD_UNROLL _Pragma("GCC unroll 16")
+#endif

@@ -1,0 +1,51 @@
+#include "kernels/registry.h"
+
+#include <atomic>
+
+#include "base/check.h"
+
+namespace regard::kernels {
+
+#define REGARD_DECLARE_SET(isa_namespace)          \
+  namespace isa_namespace {                        \
+  extern const ElementwiseKernels kElementwise;    \
+  }
+#define REGARD_SET(isa, isa_namespace) KernelSet{isa, &isa_namespace::kElementwise}
+
+REGARD_DECLARE_SET(baseline)
+#if defined(__x86_64__)
+REGARD_DECLARE_SET(avx2)
+REGARD_DECLARE_SET(avx512)
+#endif
+
+namespace {
+
+const KernelSet kSets[] = {
+    REGARD_SET(Isa::kBaseline, baseline),
+#if defined(__x86_64__)
+    REGARD_SET(Isa::kAvx2, avx2),
+    REGARD_SET(Isa::kAvx512, avx512),
+#endif
+};
+
+std::atomic<const KernelSet*> g_forced{nullptr};
+
+}  // namespace
+
+const KernelSet& kernel_set(Isa isa) {
+  if (cpu_supports(isa))
+    for (const KernelSet& set : kSets)
+      if (set.isa == isa) return set;
+  fail(Code::kUnsupported, "[kernel_set] this machine has no {}", isa_name(isa));
+}
+
+const KernelSet& kernels() {
+  if (const KernelSet* forced = g_forced.load(std::memory_order_acquire)) return *forced;
+  static const KernelSet& chosen = kernel_set(chosen_isa());
+  return chosen;
+}
+
+ForcedIsa::ForcedIsa(Isa isa) : before_(g_forced.exchange(&kernel_set(isa))) {}
+ForcedIsa::~ForcedIsa() { g_forced.store(before_); }
+
+}  // namespace regard::kernels

@@ -1,0 +1,32 @@
+// Which kernels run: one set per instruction set, chosen once from REGARD_ISA or the machine. Tests force another one.
+#pragma once
+
+#include "base/isa.h"
+#include "kernels/elementwise.h"
+
+namespace regard::kernels {
+
+struct KernelSet {
+  Isa isa;
+  const ElementwiseKernels* elementwise;
+};
+
+/// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.
+const KernelSet& kernel_set(Isa isa);
+
+/// The set in use. Errors as chosen_isa(), on the first call only.
+const KernelSet& kernels();
+
+/// Puts another set in use for as long as the object lives; for tests, while nothing else computes.
+class ForcedIsa {
+ public:
+  explicit ForcedIsa(Isa isa);
+  ~ForcedIsa();
+  ForcedIsa(const ForcedIsa&) = delete;
+  ForcedIsa& operator=(const ForcedIsa&) = delete;
+
+ private:
+  const KernelSet* before_;
+};
+
+}  // namespace regard::kernels
