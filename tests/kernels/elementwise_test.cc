@@ -45,8 +45,6 @@ TEST(Elementwise, ForcedInstructionSetIsTheOneInUse) {
   }
 }
 
-constexpr double kLn2 = 0.693147180559945309417;
-
 TEST(Elementwise, TranscendentalsWithinTheirStatedUlp) {
   const ElementwiseKernels& k = *kernels().elementwise;
   EXPECT_LE(worst_ulp(k.exp, ramp(-103, 88.7, 400001), [](double x) { return std::exp(x); }), 2.0);
