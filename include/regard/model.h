@@ -1,0 +1,148 @@
+// Published models from their own files: load one, feed it tokens, read logits. Start at Model::load.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "regard/export.h"
+#include "regard/stop_token.h"
+
+namespace regard {
+
+class Tokenizer;
+
+/// How the bytes of a model file reach memory.
+enum class FileAccess {
+  kRead,  ///< read tensor by tensor; nobody can change the file under us (the default)
+  kMap,   ///< map it; faster to open, but a file that shrinks meanwhile ends the process with SIGBUS
+};
+
+struct ModelOptions {
+  /// Tokens per sequence that caches and position tables are made for. 0: the length the model was trained for.
+  /// Scalings that depend on the length (dynamic, long-rope) take it as the declared length.
+  int64_t context = 0;
+  FileAccess access = FileAccess::kRead;
+  /// Called while tensors are read, with bytes done and bytes in all. May be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;
+  const StopToken* stop = nullptr;
+};
+
+/// What is inside a model file. All of it is read from the file; nothing is run.
+struct ModelInfo {
+  std::string family;        ///< "llama", "qwen2", "qwen3", "gemma3", ...
+  std::string name;          ///< the file's own name for itself, may be empty
+  std::string format;        ///< "gguf" or "safetensors"
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t num_q_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn_size = 0;
+  int64_t vocab_size = 0;
+  int64_t context = 0;       ///< tokens that the model was trained for
+  int64_t window = 0;        ///< keys that a windowed layer's query sees, itself included; 0: no window
+  int64_t num_parameters = 0;
+  uint64_t file_bytes = 0;
+  uint64_t weight_bytes = 0;           ///< memory that the packed weights take
+  uint64_t cache_bytes_per_token = 0;  ///< memory that one more token of one sequence takes
+  uint64_t workspace_bytes = 0;        ///< upper bound of scratch memory for a prefill chunk of 512 tokens
+  std::vector<std::pair<std::string, int64_t>> tensor_types;  ///< type name and number of tensors
+  bool has_tokenizer = false;
+  bool has_chat_template = false;
+};
+
+class Sequence;
+
+/// Some tokens for one sequence, and what to hand back of them.
+struct Feed {
+  Sequence* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  enum class Rows { kNone, kLast, kAll } rows = Rows::kLast;
+};
+
+/// What one row of the output of Model::forward holds.
+enum class Output {
+  kLogits,  ///< vocab_size raw logits
+  kHidden,  ///< hidden_size values: the last hidden state after the final norm
+};
+
+struct ForwardOptions {
+  Output output = Output::kLogits;
+  /// Tokens computed together; bounds the workspace and the time to a cancellation. Changes no bit of the result.
+  int64_t chunk = 512;
+  const StopToken* stop = nullptr;
+};
+
+/// A decoder-only Transformer with its weights. Immutable after loading, cheap to copy, safe to share between threads;
+/// calls of forward() from several threads take turns on the thread pool.
+class REGARD_API Model {
+ public:
+  /// Loads a GGUF file (for a split one, its first part) or a Hugging Face directory (config.json and safetensors).
+  /// Errors: kNotFound, kCorruptData, kUnsupported (a family, tensor type or option that is not implemented; the message
+  /// names it), kResourceExhausted, kIo, kCancelled.
+  static Model load(const std::string& path, const ModelOptions& options = {});
+
+  /// Reads the description only: no tensor data, no weights in memory.
+  static ModelInfo describe(const std::string& path);
+
+  const ModelInfo& info() const;
+  /// Tokens per sequence that this model was loaded for.
+  int64_t context() const;
+  /// Errors: kNotFound when the file brought none.
+  const Tokenizer& tokenizer() const;
+  /// The chat template of the file, if it has one.
+  const std::optional<std::string>& chat_template() const;
+  /// Ids that end a text.
+  const std::vector<int32_t>& eos_ids() const;
+
+  /// Feeds tokens to sequences, appending to their caches, and writes the asked rows, feed by feed, to `out`
+  /// (rows x vocab_size or hidden_size, dense).
+  ///
+  /// Bits: a row does not depend on the other feeds, on `chunk`, on how its sequence was cut into calls, or on the number
+  /// of threads. Errors: kInvalidArgument for ids outside the vocabulary, one sequence fed twice, more tokens than the
+  /// context has room for (the message has both numbers); kCancelled. After an error every sequence is as it was before.
+  void forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const;
+
+  /// Rows that forward() writes for these feeds.
+  static int64_t num_rows(std::span<const Feed> feeds);
+
+  struct Impl;
+  explicit Model(std::shared_ptr<const Impl> impl);
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// The keys and values that a model remembers of one text. Not thread-safe.
+class REGARD_API Sequence {
+ public:
+  /// An empty sequence; memory is taken as tokens come.
+  explicit Sequence(const Model& model);
+  ~Sequence();
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+
+  /// Tokens remembered so far.
+  int64_t size() const;
+  const std::vector<int32_t>& tokens() const;
+  /// Forgets all but the first n tokens.
+  void truncate(int64_t n);
+  /// An independent copy.
+  Sequence fork() const;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit Sequence(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace regard
