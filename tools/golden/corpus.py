@@ -64,7 +64,7 @@ def drawable(code):
 
 
 def texts(specials, seed):
-    """[(text, special)] : about 2,400 strings; `special` says that special tokens in the text are to be parsed."""
+    """[(text, special)] : about 2,300 strings; `special` says that special tokens in the text are to be parsed."""
     rng = random.Random(seed)
     pick = rng.choice
     out = []
@@ -90,14 +90,14 @@ def texts(specials, seed):
         add(w)
         add(" " + w)
         add(w.capitalize() + pick(CONTRACTIONS))
-    for _ in range(250):  # sentences
-        sentence = " ".join(word() for _ in range(rng.randrange(2, 14)))
+    for _ in range(220):  # sentences
+        sentence = " ".join(word() for _ in range(rng.randrange(2, 10)))
         add(sentence + pick([".", "!", "?", "...", "", ", ", ";\n"]))
     for _ in range(120):  # letters that form no word
         add("".join(pick("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-'") for _ in range(rng.randrange(1, 30))))
     for _ in range(200):  # digits and spaces
         add("".join(pick([pick(pick(DIGITS[:1] * 6 + DIGITS)), pick(pick(DIGITS[:1] * 6 + DIGITS)), " ", "  ", ",", ".", "-", "%", "e", "x", ":"]) for _ in range(rng.randrange(1, 20))))
-    for _ in range(260):  # code
+    for _ in range(170):  # code
         add(pick(CODE).format(a=name(), b=name(), c=name(), n=rng.randrange(0, 10 ** rng.randrange(1, 7))))
     for text in SCRIPTS.values():
         add(text)
@@ -112,11 +112,11 @@ def texts(specials, seed):
         add("".join(pick([pick("aeiouAEIOUnc") + pick(MARKS) * rng.randrange(0, 4), " ", pick(MARKS)]) for _ in range(rng.randrange(1, 12))))
     for _ in range(240):  # white space
         add("".join(pick([pick(SPACES), pick(SPACES), pick(SPACES), " ", word(), pick("1a.")]) for _ in range(rng.randrange(1, 10))))
-    for _ in range(60):  # one character many times, up to 400
+    for _ in range(60):  # one character many times, up to 300
         unit = pick(["a", "A", "e", "0", "7", " ", "\n", "\t", "-", "=", "!", "\u4E2D", "\u00E9", "\U0001F600", "\u0301", ".", "ab", " a", "\n ", "#", "\u00A0", "\u0E2D", "\u3042", "/"])
-        add(unit * rng.choice([2, 3, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 255, 400]) + pick(["", "x", " ", "\n"]))
+        add(unit * rng.choice([2, 3, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 255, 300]) + pick(["", "x", " ", "\n"]))
     for unit in ["a", " ", "\n", "=", "1"]:
-        add(unit * 2500)
+        add(unit * 1500)
     for _ in range(140):  # punctuation
         add("".join(pick([pick(PUNCTUATION), pick(PUNCTUATION), " ", word(), "\n"]) for _ in range(rng.randrange(1, 16))))
     for _ in range(160):  # any code point that Unicode 14 assigns
@@ -130,7 +130,7 @@ def texts(specials, seed):
         for text in (token, " " + token, token + " ", "a" + token + "b", token + token, token[:-1], token[1:], token.upper()):
             add(text, True)
             add(text, False)
-    for _ in range(110):  # text with special tokens in it, parsed and not
+    for _ in range(90):  # text with special tokens in it, parsed and not
         text = "".join(pick([lambda: pick(specials), lambda: pick(specials), lambda: word() + pick(["", " ", "\n"]), lambda: pick(SPACES), lambda: pick(EMOJI),
                              lambda: pick(["system", "user", "assistant", "model"]) + "\n", lambda: pick(PUNCTUATION)])() for _ in range(rng.randrange(2, 12)))
         add(text, True)

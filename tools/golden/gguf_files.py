@@ -38,7 +38,7 @@ from float64 import Float64Mode
 from hf_checkpoints import randomise
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "gguf"
-LENGTH = 40
+LENGTH = 32
 VOCAB = 320
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 CHATML = (
@@ -277,7 +277,7 @@ def write_tokens(path, specials):
     """Ids of llama.cpp for a thinned corpus; returns the ids of one longer text."""
     model = Llama(str(path), vocab_only=True, verbose=False)
     texts = [entry for entry in corpus.texts(specials, seed=7) if len(entry[0]) <= 80]
-    chosen = texts[:: len(texts) // 110] + [(text, False) for text in TEXT]
+    chosen = texts[:: len(texts) // 90] + [(text, False) for text in TEXT]
     lines = []
     for text, special in chosen:
         ids = model.tokenize(text.encode(), add_bos=False, special=special)
