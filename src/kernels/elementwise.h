@@ -35,6 +35,7 @@ struct ElementwiseKernels {
   /// y = f(gate) * up: the gated feed-forward. Shazeer, 2020, "GLU variants improve transformer", section 2.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* y) noexcept;
   void (*gelu_tanh_mul)(const float* gate, const float* up, int64_t n, float* y) noexcept;
+  void (*relu_mul)(const float* gate, const float* up, int64_t n, float* y) noexcept;
   void (*gelu_erf_mul)(const float* gate, const float* up, int64_t n, float* y) noexcept;
 
   /// y += x, y *= factor.

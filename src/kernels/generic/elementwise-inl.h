@@ -159,6 +159,7 @@ const ElementwiseKernels kElementwise = {
     .tanh = map_row<Tanh>,
     .silu_mul = zip_row<Gated<Silu>>,
     .gelu_tanh_mul = zip_row<Gated<GeluTanh>>,
+    .relu_mul = zip_row<Gated<Relu>>,
     .gelu_erf_mul = zip_row<Gated<GeluErf>>,
     .add = add_row,
     .scale = scale_row,
