@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "format/names.h"
+
 namespace regard {
 namespace internal {
 
@@ -69,22 +71,6 @@ size_t count_values(std::string_view text) {
     }
   }
   return n;
-}
-
-/// A name as it may stand in a message: control and non-ASCII bytes escaped, long ones cut.
-std::string printable(std::string_view text) {
-  constexpr size_t kShown = 80;
-  std::string shown;
-  for (const char c : text.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7F || c == '"' || c == '\\') {
-      shown += fmt::format("\\x{:02x}", byte);
-    } else {
-      shown += c;
-    }
-  }
-  if (text.size() > kShown) shown += "...";
-  return shown;
 }
 
 std::string member_step(std::string_view key) {
