@@ -38,7 +38,8 @@ class [[nodiscard]] Result {
   explicit operator bool() const noexcept { return state_.index() == 0; }
   T& operator*() & { return std::get<0>(state_); }
   const T& operator*() const& { return std::get<0>(state_); }
-  T&& operator*() && { return std::get<0>(std::move(state_)); }
+  // By value, so that a range-for over *function() does not walk a destroyed temporary.
+  T operator*() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &std::get<0>(state_); }
   const T* operator->() const { return &std::get<0>(state_); }
   const Failure& failure() const { return std::get<1>(state_); }
