@@ -1,0 +1,158 @@
+// Choosing one id from logits. The steps stand in the order in which they run; that order is the one of Hugging Face
+// transformers and is part of the interface (regard/generate.h).
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "base/rng.h"
+#include "generate/options.h"
+#include "regard/generate.h"
+
+namespace regard {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+struct Candidate {
+  int32_t id;
+  float logit;
+  double prob = 0;
+};
+
+void apply_bias(std::vector<float>& logits, const SamplingOptions& o) {
+  for (const auto& [id, bias] : o.logit_bias) {
+    require(id >= 0 && static_cast<size_t>(id) < logits.size(), "[sample] logit_bias names id {}; the vocabulary has {}", id, logits.size());
+    logits[static_cast<size_t>(id)] += bias;
+  }
+}
+
+void apply_penalties(std::vector<float>& logits, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o) {
+  if (o.repetition_penalty != 1.0f) {
+    std::vector<int32_t> seen(history.begin(), history.end());
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    for (int32_t id : seen) {
+      float& logit = logits[static_cast<size_t>(id)];
+      logit = logit > 0 ? logit / o.repetition_penalty : logit * o.repetition_penalty;
+    }
+  }
+  if (o.frequency_penalty != 0 || o.presence_penalty != 0) {
+    std::unordered_map<int32_t, int64_t> count;
+    for (int32_t id : history.subspan(static_cast<size_t>(prompt_size))) ++count[id];
+    for (const auto& [id, n] : count)
+      logits[static_cast<size_t>(id)] -= o.frequency_penalty * static_cast<float>(n) + o.presence_penalty;
+  }
+}
+
+// Bans every id that would complete an n-gram which has occurred before.
+void block_ngrams(std::vector<float>& logits, std::span<const int32_t> history, int64_t n) {
+  const auto size = static_cast<int64_t>(history.size());
+  if (n < 1 || size < n) return;
+  const auto tail = history.last(static_cast<size_t>(n - 1));
+  for (int64_t i = 0; i + n <= size; ++i) {
+    const auto gram = history.subspan(static_cast<size_t>(i), static_cast<size_t>(n));
+    if (std::equal(tail.begin(), tail.end(), gram.begin())) logits[static_cast<size_t>(gram.back())] = kNever;
+  }
+}
+
+// Most likely first; ties go to the lowest id.
+bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+// Probabilities of what is left; candidates are sorted, so the first has the largest logit.
+void normalise(std::vector<Candidate>& c) {
+  double sum = 0;
+  for (Candidate& x : c) sum += x.prob = math::exp(static_cast<double>(x.logit) - static_cast<double>(c.front().logit));
+  for (Candidate& x : c) x.prob /= sum;
+}
+
+// Keeps the shortest front whose probabilities reach `mass`; the one that crosses it stays.
+void keep_mass(std::vector<Candidate>& c, double mass) {
+  double sum = 0;
+  size_t n = 0;
+  while (n < c.size() && sum < mass) sum += c[n++].prob;
+  c.resize(std::max<size_t>(n, 1));
+}
+
+void keep_typical(std::vector<Candidate>& c, double mass) {
+  double entropy = 0;
+  for (const Candidate& x : c)
+    if (x.prob > 0) entropy -= x.prob * math::log(x.prob);
+  const auto distance = [&](const Candidate& x) { return x.prob > 0 ? std::fabs(-math::log(x.prob) - entropy) : std::numeric_limits<double>::infinity(); };
+  std::stable_sort(c.begin(), c.end(), [&](const Candidate& a, const Candidate& b) { return distance(a) < distance(b); });
+  keep_mass(c, mass);
+  std::sort(c.begin(), c.end(), likelier);
+}
+
+}  // namespace
+
+void check_sampling(const SamplingOptions& o) {
+  const auto finite = [](float x) { return std::isfinite(x); };
+  require(finite(o.temperature) && o.temperature >= 0, "[generate] temperature is {}; expected a finite number, 0 or more", o.temperature);
+  require(finite(o.repetition_penalty) && o.repetition_penalty > 0, "[generate] repetition_penalty is {}; expected a finite number above 0", o.repetition_penalty);
+  require(finite(o.frequency_penalty) && finite(o.presence_penalty), "[generate] frequency_penalty is {} and presence_penalty {}; expected finite numbers",
+          o.frequency_penalty, o.presence_penalty);
+  require(o.no_repeat_ngram >= 0, "[generate] no_repeat_ngram is {}; expected 0 (off) or more", o.no_repeat_ngram);
+  require(o.top_k >= 0, "[generate] top_k is {}; expected 0 (all) or more", o.top_k);
+  require(o.top_p > 0 && o.top_p <= 1, "[generate] top_p is {}; expected a number above 0, at most 1", o.top_p);
+  require(o.min_p >= 0 && o.min_p <= 1, "[generate] min_p is {}; expected a number from 0 to 1", o.min_p);
+  require(o.typical_p > 0 && o.typical_p <= 1, "[generate] typical_p is {}; expected a number above 0, at most 1", o.typical_p);
+  for (const auto& [id, bias] : o.logit_bias)
+    require(!std::isnan(bias) && bias != std::numeric_limits<float>::infinity(), "[generate] logit_bias of id {} is {}; expected a finite number or -infinity", id, bias);
+}
+
+int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o, uint64_t choice,
+               int64_t token_index) {
+  check_sampling(o);
+  require(prompt_size >= 0 && static_cast<size_t>(prompt_size) <= history.size(), "[sample] a prompt of {} in a history of {}", prompt_size, history.size());
+  for (int32_t id : history)
+    require(id >= 0 && static_cast<size_t>(id) < raw.size(), "[sample] the history holds id {}; the vocabulary has {}", id, raw.size());
+  std::vector<float> logits(raw.begin(), raw.end());
+  apply_bias(logits, o);
+  apply_penalties(logits, history, prompt_size, o);
+  block_ngrams(logits, history, o.no_repeat_ngram);
+
+  // NaN would compare false with everything and hide; every logit is looked at once.
+  int32_t best = -1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i])) fail(Code::kNumeric, "[sample] the logit of id {} is not a number", i);
+    if (logits[i] != kNever && (best < 0 || logits[i] > logits[static_cast<size_t>(best)])) best = static_cast<int32_t>(i);
+  }
+  if (best < 0) fail(Code::kNumeric, "[sample] no id is left to choose from: all {} are banned or have probability 0", logits.size());
+  if (o.temperature == 0) return best;
+
+  std::vector<Candidate> c;
+  c.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i] != kNever) c.push_back({static_cast<int32_t>(i), logits[i] / o.temperature});
+  if (o.top_k > 0 && static_cast<size_t>(o.top_k) < c.size()) {
+    std::nth_element(c.begin(), c.begin() + o.top_k, c.end(), likelier);
+    c.resize(static_cast<size_t>(o.top_k));
+  }
+  std::sort(c.begin(), c.end(), likelier);
+  normalise(c);
+  if (o.top_p < 1) {
+    keep_mass(c, static_cast<double>(o.top_p));
+    normalise(c);
+  }
+  if (o.min_p > 0) {
+    const double least = static_cast<double>(o.min_p) * c.front().prob;
+    c.erase(std::remove_if(c.begin() + 1, c.end(), [&](const Candidate& x) { return x.prob < least; }), c.end());
+    normalise(c);
+  }
+  if (o.typical_p < 1) {
+    keep_typical(c, static_cast<double>(o.typical_p));
+    normalise(c);
+  }
+  const double draw = random_uniform(o.seed, choice, static_cast<uint64_t>(token_index));
+  double sum = 0;
+  for (const Candidate& x : c) {
+    sum += x.prob;
+    if (draw < sum) return x.id;
+  }
+  return c.back().id;  // the probabilities summed up to a little less than 1
+}
+
+}  // namespace regard

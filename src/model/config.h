@@ -1,0 +1,43 @@
+// The configuration of a decoder-only Transformer: every choice that the layers need, with nothing left to guess.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/activation.h"
+#include "nn/block.h"
+#include "nn/norm.h"
+#include "regard/position.h"
+
+namespace regard::model {
+
+struct DecoderConfig {
+  int64_t num_layers = 0;
+  int64_t hidden_size = 0;
+  int64_t num_q_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn_size = 0;
+  int64_t vocab_size = 0;
+  int64_t context = 0;  ///< tokens that the model was trained for
+
+  nn::NormKind norm = nn::NormKind::kRms;
+  float norm_eps = 1e-5f;
+  nn::NormPlacement placement = nn::NormPlacement::kPre;
+  nn::Activation activation = nn::Activation::kSilu;
+
+  float attention_scale = 0;  ///< scores are q.k times this
+  float attention_softcap = 0;  ///< c tanh(score / c); 0: none. Gemma team, 2024, "Gemma 2", section 2
+  float final_softcap = 0;      ///< the same for logits
+  float embedding_scale = 1;
+
+  RopeConfig rope;           ///< layers that see everything
+  RopeConfig windowed_rope;  ///< layers with a window
+  int64_t window = 0;        ///< keys that a query of a windowed layer sees, itself included
+  std::vector<bool> windowed;  ///< by layer
+
+  bool tied_embeddings = false;
+  std::vector<int32_t> eos_ids;
+};
+
+}  // namespace regard::model

@@ -1,0 +1,107 @@
+// The table of families. Sources: the model cards and configurations of the families, and the naming of GGUF.
+#include <cmath>
+
+#include "model/family.h"
+
+namespace regard::model {
+namespace {
+
+// The names that nearly all decoder-only families share.
+#define REGARD_COMMON_PARTS(qkv_bias, output_bias, mlp_bias)                                                \
+  {Part::kEmbedding, "token_embd", "model.embed_tokens"}, {Part::kFinalNorm, "output_norm", "model.norm"},  \
+      {Part::kHead, "output", "lm_head"}, {Part::kAttnNorm, "blk.{}.attn_norm", "model.layers.{}.input_layernorm"}, \
+      {Part::kQuery, "blk.{}.attn_q", "model.layers.{}.self_attn.q_proj", qkv_bias},                        \
+      {Part::kKey, "blk.{}.attn_k", "model.layers.{}.self_attn.k_proj", qkv_bias},                          \
+      {Part::kValue, "blk.{}.attn_v", "model.layers.{}.self_attn.v_proj", qkv_bias},                        \
+      {Part::kOutput, "blk.{}.attn_output", "model.layers.{}.self_attn.o_proj", output_bias},               \
+      {Part::kGate, "blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj", mlp_bias},                          \
+      {Part::kUp, "blk.{}.ffn_up", "model.layers.{}.mlp.up_proj", mlp_bias},                                \
+      {Part::kDown, "blk.{}.ffn_down", "model.layers.{}.mlp.down_proj", mlp_bias}
+
+constexpr PartNames kFfnNormAfterAttention = {Part::kFfnNorm, "blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm"};
+constexpr PartNames kQueryNorm = {Part::kQueryNorm, "blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm"};
+constexpr PartNames kKeyNorm = {Part::kKeyNorm, "blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"};
+
+// Mistral 7B v0.1 has a window on every layer; Llama files name none.
+void window_everywhere(const Facts& facts, DecoderConfig& config) {
+  if (facts.window && facts.windowed_layers.empty()) config.windowed.assign(static_cast<size_t>(config.num_layers), true);
+}
+
+// Qwen: the window is off unless use_sliding_window says otherwise, and starts at max_window_layers.
+void qwen_window(const Facts& facts, DecoderConfig& config) {
+  if (!facts.use_window.value_or(false)) {
+    config.windowed.assign(static_cast<size_t>(config.num_layers), false);
+  } else if (facts.windowed_layers.empty()) {
+    for (int64_t i = 0; i < config.num_layers; ++i)
+      config.windowed[static_cast<size_t>(i)] = facts.window.has_value() && i >= facts.max_window_layers.value_or(0);
+  }
+}
+
+// Gemma 3: five windowed layers, then one that sees everything; windowed layers turn by a base of their own and are never
+// stretched; embeddings times sqrt(hidden). GGUF files store neither the pattern nor the local base.
+void gemma3(const Facts& facts, DecoderConfig& config) {
+  const int64_t pattern = facts.window_pattern.value_or(6);
+  if (facts.windowed_layers.empty())
+    for (int64_t i = 0; i < config.num_layers; ++i) config.windowed[static_cast<size_t>(i)] = (i + 1) % pattern != 0;
+  if (!facts.windowed_rope) {
+    config.windowed_rope = RopeConfig{};
+    config.windowed_rope.rotary_dim = config.rope.rotary_dim;
+    config.windowed_rope.order = config.rope.order;
+    config.windowed_rope.theta = facts.local_rope_theta.value_or(1e4);
+  }
+  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  // GGUF has no query_pre_attn_scalar: it is head_dim in every size but 27B (62 layers), where it is hidden / heads.
+  if (!facts.query_pre_attn_scalar && config.num_layers == 62)
+    config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.num_q_heads));
+}
+
+std::vector<Family> make_families() {
+  std::vector<Family> all;
+  all.push_back(Family{
+      .name = "llama",
+      .gguf_architectures = {"llama"},
+      .hf_model_types = {"llama", "mistral"},
+      .parts = {REGARD_COMMON_PARTS(Bias::kByFile, Bias::kByFile, Bias::kByFile), kFfnNormAfterAttention,
+                {Part::kRopeDivisors, "rope_freqs", ""}},
+      .gguf_rope_order = RopeOrder::kInterleaved,
+      .refine = window_everywhere,
+  });
+  all.push_back(Family{
+      .name = "qwen2",
+      .gguf_architectures = {"qwen2"},
+      .hf_model_types = {"qwen2"},
+      .parts = {REGARD_COMMON_PARTS(Bias::kAlways, Bias::kNever, Bias::kNever), kFfnNormAfterAttention},
+      .refine = qwen_window,
+  });
+  all.push_back(Family{
+      .name = "qwen3",
+      .gguf_architectures = {"qwen3"},
+      .hf_model_types = {"qwen3"},
+      .parts = {REGARD_COMMON_PARTS(Bias::kByFile, Bias::kByFile, Bias::kNever), kFfnNormAfterAttention, kQueryNorm, kKeyNorm},
+      .refine = qwen_window,
+  });
+  all.push_back(Family{
+      .name = "gemma3",
+      .gguf_architectures = {"gemma3"},
+      .hf_model_types = {"gemma3_text"},
+      .parts = {REGARD_COMMON_PARTS(Bias::kByFile, Bias::kByFile, Bias::kNever), kQueryNorm, kKeyNorm,
+                {Part::kPostAttnNorm, "blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm"},
+                {Part::kFfnNorm, "blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm"},
+                {Part::kPostFfnNorm, "blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm"}},
+      .placement = nn::NormPlacement::kSandwich,
+      .activation = nn::Activation::kGeluTanh,
+      .hf_norm_offset = 1,
+      .tied = Family::Tied::kUnlessStated,
+      .refine = gemma3,
+  });
+  return all;
+}
+
+}  // namespace
+
+std::span<const Family> families() {
+  static const std::vector<Family> all = make_families();
+  return all;
+}
+
+}  // namespace regard::model

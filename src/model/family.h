@@ -1,0 +1,71 @@
+// What distinguishes one family of decoder-only models from another, as data: the names of its tensors in both file formats,
+// which of them carry a bias, how its norms are placed. What is no data is one small function. To add a family, copy the
+// nearest one in families.cc; tests/model/family_test.cc adds one from outside in a few lines.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+#include "model/facts.h"
+
+namespace regard::model {
+
+/// The weights that a decoder may have. A family has those that its table names.
+enum class Part {
+  kEmbedding, kFinalNorm, kHead, kRopeDivisors,                      // once
+  kAttnNorm, kQuery, kKey, kValue, kOutput, kQueryNorm, kKeyNorm,    // per layer
+  kPostAttnNorm, kFfnNorm, kGate, kUp, kDown, kPostFfnNorm,
+};
+
+/// Whether a weight has a bias beside it.
+enum class Bias {
+  kNever,
+  kAlways,
+  kByFile,  ///< as the configuration says; where it says nothing, when the file has one
+};
+
+/// The stems of a tensor's names, to which ".weight" or ".bias" is appended; {} stands for the layer.
+struct PartNames {
+  Part part;
+  std::string_view gguf;
+  std::string_view hugging_face;
+  Bias bias = Bias::kNever;
+};
+
+struct Family {
+  std::string_view name;
+  std::vector<std::string_view> gguf_architectures;
+  std::vector<std::string_view> hf_model_types;
+  std::vector<PartNames> parts;
+
+  nn::NormKind norm = nn::NormKind::kRms;
+  nn::NormPlacement placement = nn::NormPlacement::kPre;
+  nn::Activation activation = nn::Activation::kSilu;  ///< where the file names none
+  RopeOrder gguf_rope_order = RopeOrder::kHalfSplit;  ///< Hugging Face files are half-split in every family here
+  /// Hugging Face files of some families store norm weights less this; GGUF files have it added already.
+  float hf_norm_offset = 0;
+  /// Some families tie the embedding to the head whatever their configuration leaves out.
+  enum class Tied { kByFile, kUnlessStated } tied = Tied::kByFile;
+
+  /// What this family derives from the facts beyond the common rules. May be null.
+  void (*refine)(const Facts& facts, DecoderConfig& config) = nullptr;
+
+  const PartNames* find(Part part) const;
+};
+
+/// The families of this library.
+std::span<const Family> families();
+
+/// The family that calls itself as the file does. Errors: kUnsupported with the name and the known ones.
+const Family& find_family(const Facts& facts);
+
+/// The configuration of a model of this family. Errors: kCorruptData or kUnsupported with the field.
+DecoderConfig configure(const Family& family, const Facts& facts);
+
+/// A tensor's full name.
+std::string tensor_name(std::string_view stem, int64_t layer, std::string_view suffix);
+
+}  // namespace regard::model
