@@ -1,9 +1,8 @@
 """Make tests/golden/blocks: random blocks of every GGUF type that is read, and their values.
 
-TYPE.bytes.npy   uint8 [8, bytes per block]   (F16, BF16: [64, 2])
-TYPE.values.npy  float32 [8, values per block], from gguf.quants.dequantize; equality is exact
-Scales are finite: random signs and exponents, a subnormal one, a zero one. F16 and BF16 have both zeros, the smallest and the
-largest finite values among them.
+TYPE.bytes.npy   uint8 [8, bytes per block]   (F16, BF16: [64, 2]) TYPE.values.npy  float32 [8, values per block],
+from gguf.quants.dequantize; equality is exact Scales are finite: random signs and exponents, a subnormal one, a zero
+one. F16 and BF16 have both zeros, the smallest and the largest finite values among them.
 
 Run:  python blocks.py
 Made with gguf 0.19.0, numpy 2.4.6.

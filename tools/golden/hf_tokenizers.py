@@ -1,7 +1,8 @@
-"""Make tests/golden/tokenizer: small tokenizer.json files of every BPE pipeline that is read, with ids and decoded texts.
+"""Make tests/golden/tokenizer: small tokenizer.json files of every BPE pipeline, with ids and decoded texts.
 
-Vocabularies are trained here on sentences written here. NAME.json is the file, NAME.cases.jsonl has one object per line:
-  {"text", "ids"}         ids of the text without special tokens added (special tokens written in the text count as such);
+Vocabularies are trained here on sentences written here. NAME.json is the file, NAME.cases.jsonl has one object per
+line:
+  {"text", "ids"}         ids of the text without special tokens added (those written in the text count as such);
                           further keys only where they differ:
     "with_special"        ids with special tokens added (the post-processor's template); absent: the same as ids
     "plain"               ids when special tokens in the text are not to be parsed; absent: the same as ids
@@ -14,7 +15,8 @@ Vocabularies are trained here on sentences written here. NAME.json is the file, 
   smollm2           Digits(individual), ByteLevel
   llama3            Split(regex, Isolated), ByteLevel without regex, ignore_merges, template with a begin token
   qwen2             NFC, Split(regex, Isolated), ByteLevel without regex
-  llama2            Prepend and Replace, no pre-tokenizer, byte fallback, decoders Replace, ByteFallback, Fuse, Strip; template
+  llama2            Prepend and Replace, no pre-tokenizer, byte fallback; decoders Replace, ByteFallback, Fuse, Strip;
+                    template
   gemma             Replace, Split(" ", MergedWithPrevious), byte fallback, merges as pairs, user tokens; template
   metaspace_always  Metaspace always, no byte fallback, unknown tokens fused
   metaspace_first   Metaspace first, byte fallback
@@ -34,12 +36,13 @@ import shutil
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import corpus
-from gguf_files import TEXT
+from gguf_files import TEXT, commonest, keep
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "tokenizer"
 GAP = "\u2581"
 LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN2 = LLAMA3.replace("{1,3}", "")
 TRAINING = TEXT * 3 + [text for text, special in corpus.texts(["<x>"], seed=3) if not special and len(text) < 200]
@@ -52,7 +55,10 @@ def byte_level_model(pre_tokenizer, size=330, normalizer=None, **options):
     if normalizer:
         tokenizer.normalizer = normalizer
     tokenizer.train_from_iterator(
-        TRAINING, trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False)
+        TRAINING,
+        trainers.BpeTrainer(
+            vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+        ),
     )
     state = json.loads(tokenizer.to_str())["model"]
     tokenizer.model = models.BPE(state["vocab"], [tuple(pair) for pair in state["merges"]], **options)
@@ -60,19 +66,29 @@ def byte_level_model(pre_tokenizer, size=330, normalizer=None, **options):
 
 
 def fallback_model(pieces=90, missing_bytes=(), pre_tokenizer=None, **options):
-    """A BPE over characters: <unk> <s> </s>, bytes (if byte_fallback), then characters and merges, U+2581 for spaces."""
+    """A BPE over characters: <unk> <s> </s>, bytes (if byte_fallback), characters and merges, U+2581 for spaces."""
     tokenizer = Tokenizer(models.BPE())
     texts = [text.replace(" ", GAP) for text in TRAINING if text.isascii()]
+    alphabet = commonest(texts, 52)
     if pre_tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizer
-        texts = [text for text in TRAINING if text.isascii()]
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=pieces, limit_alphabet=52, max_token_length=12, show_progress=False))
+    tokenizer.train_from_iterator(
+        [keep(text, alphabet) for text in texts],
+        trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=alphabet, max_token_length=12, show_progress=False),
+    )
     state = json.loads(tokenizer.to_str())["model"]
     tokens = ["<unk>", "<s>", "</s>"]
     if options.get("byte_fallback"):
         tokens += [f"<0x{byte:02X}>" for byte in range(256) if byte not in missing_bytes]
     tokens += [piece for piece in sorted(state["vocab"], key=state["vocab"].get)]
-    return Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(pair) for pair in state["merges"]], unk_token="<unk>", **options))
+    return Tokenizer(
+        models.BPE(
+            {token: i for i, token in enumerate(tokens)},
+            [tuple(pair) for pair in state["merges"]],
+            unk_token="<unk>",
+            **options,
+        )
+    )
 
 
 def special(*tokens):
@@ -102,14 +118,23 @@ def byte_level_prefix():
 
 
 def smollm2():
-    t = byte_level_model(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    t = byte_level_model(
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+    )
     t.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
     t.decoder = decoders.ByteLevel()
     return t, ["<|im_start|>", "<|im_end|>"], "strings"
 
 
 def split_pattern(pattern):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def llama3():
@@ -117,7 +142,7 @@ def llama3():
     # A word that no chain of merges reaches: with ignore_merges it is one token all the same.
     state = json.loads(t.to_str())["model"]
     words = dict(state["vocab"])
-    for word in ("\u0120antidisestablishment", "zqzqzq", "\u00C3\u00A9t\u00C3\u00A9"):
+    for word in ("\u0120antidisestablishment", "zqzqzq", "\u00c3\u00a9t\u00c3\u00a9"):
         words[word] = len(words)
     t.model = models.BPE(words, [tuple(pair) for pair in state["merges"]], ignore_merges=True)
     t.add_special_tokens(special("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"))
@@ -140,7 +165,9 @@ def llama2():
     t.normalizer = normalizers.Sequence([normalizers.Prepend(GAP), normalizers.Replace(" ", GAP)])
     t.add_special_tokens(special("<unk>", "<s>", "</s>"))
     t.post_processor = template(t, "<s>")
-    t.decoder = decoders.Sequence([decoders.Replace(GAP, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.decoder = decoders.Sequence(
+        [decoders.Replace(GAP, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
     return t, ["<s>", "</s>"], "strings"
 
 
@@ -149,7 +176,12 @@ def gemma():
     t.normalizer = normalizers.Replace(" ", GAP)
     t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     t.add_special_tokens(special("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"))
-    t.add_tokens([AddedToken(token, special=False, normalized=False) for token in ("\n", "\n\n", "\n\n\n", GAP * 2, GAP * 3, "<table>", "</table>", "\t")])
+    t.add_tokens(
+        [
+            AddedToken(token, special=False, normalized=False)
+            for token in ("\n", "\n\n", "\n\n\n", GAP * 2, GAP * 3, "<table>", "</table>", "\t")
+        ]
+    )
     t.post_processor = template(t, "<bos>")
     t.decoder = decoders.Sequence([decoders.Replace(GAP, " "), decoders.ByteFallback(), decoders.Fuse()])
     return t, ["<bos>", "<start_of_turn>", "<table>", "\n\n"], "pairs"
@@ -169,15 +201,17 @@ def metaspace(scheme, **options):
 def split_behaviors():
     split = pre_tokenizers.Split
     t = byte_level_model(
-        pre_tokenizers.Sequence([
-            split(Regex(r"\d+"), "merged_with_previous"),
-            split("-", "merged_with_next"),
-            split(Regex(r"[,;.]"), "contiguous"),
-            split("_", "removed"),
-            split(Regex(r"[A-Za-z_ \-]+"), "isolated", invert=True),
-            split(" ", "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ])
+        pre_tokenizers.Sequence(
+            [
+                split(Regex(r"\d+"), "merged_with_previous"),
+                split("-", "merged_with_next"),
+                split(Regex(r"[,;.]"), "contiguous"),
+                split("_", "removed"),
+                split(Regex(r"[A-Za-z_ \-]+"), "isolated", invert=True),
+                split(" ", "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
     )
     t.add_special_tokens(special("<s>"))
     t.decoder = decoders.ByteLevel()
@@ -186,22 +220,51 @@ def split_behaviors():
 
 def added_tokens():
     t = byte_level_model(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizers.NFC())
-    t.add_special_tokens(special("<s>", "</s>") + [AddedToken("<mask>", special=True, lstrip=True, normalized=False), AddedToken("<sep>", special=True, rstrip=True, normalized=False),
-                                                   AddedToken("<both>", special=True, lstrip=True, rstrip=True, normalized=True)])
-    t.add_tokens([
-        AddedToken("river", single_word=True, normalized=False),
-        AddedToken("token", single_word=True, normalized=True),
-        AddedToken("caf\u00E9", normalized=True),
-        AddedToken("nai\u0308ve", normalized=False),
-        AddedToken("ab", normalized=False),
-        AddedToken("abc", normalized=False),
-        AddedToken("bcd", normalized=True),
-        AddedToken("  ", normalized=False),
-        AddedToken("[x]", lstrip=True, rstrip=True, single_word=False, normalized=False),
-    ])
+    t.add_special_tokens(
+        special("<s>", "</s>")
+        + [
+            AddedToken("<mask>", special=True, lstrip=True, normalized=False),
+            AddedToken("<sep>", special=True, rstrip=True, normalized=False),
+            AddedToken("<both>", special=True, lstrip=True, rstrip=True, normalized=True),
+        ]
+    )
+    t.add_tokens(
+        [
+            AddedToken("river", single_word=True, normalized=False),
+            AddedToken("token", single_word=True, normalized=True),
+            AddedToken("caf\u00e9", normalized=True),
+            AddedToken("nai\u0308ve", normalized=False),
+            AddedToken("ab", normalized=False),
+            AddedToken("abc", normalized=False),
+            AddedToken("bcd", normalized=True),
+            AddedToken("  ", normalized=False),
+            AddedToken("[x]", lstrip=True, rstrip=True, single_word=False, normalized=False),
+        ]
+    )
     t.post_processor = template(t, "<s>", "</s>")
     t.decoder = decoders.ByteLevel()
-    return t, ["<mask>", "<sep>", "<both>", "river", "token", "caf\u00E9", "cafe\u0301", "nai\u0308ve", "na\u00EFve", "ab", "abc", "abcd", "bcd", "  ", "[x]", "_river"], "pairs"
+    return (
+        t,
+        [
+            "<mask>",
+            "<sep>",
+            "<both>",
+            "river",
+            "token",
+            "caf\u00e9",
+            "cafe\u0301",
+            "nai\u0308ve",
+            "na\u00efve",
+            "ab",
+            "abc",
+            "abcd",
+            "bcd",
+            "  ",
+            "[x]",
+            "_river",
+        ],
+        "pairs",
+    )
 
 
 def strings(marks, seed):
@@ -211,7 +274,23 @@ def strings(marks, seed):
     out = general[:: len(general) // 95]
     for mark in marks[:16]:
         out += [mark, f"a{mark}b", f" {mark} ", f"x {mark}  y", mark * 2]
-    pieces = marks * 2 + ["a", " ", "  ", "\n", "The river", " 12", ".", "\u00E9", "\u4E2D", "'s", "_", "\t", "zqzqzq", " antidisestablishment"]
+    pieces = marks * 2 + [
+        "a",
+        " ",
+        "  ",
+        "\n",
+        "The river",
+        " 12",
+        ".",
+        "\u00e9",
+        "\u4e2d",
+        "'s",
+        "_",
+        "\t",
+        "zqzqzq",
+        " zqzqzq",
+        " antidisestablishment",
+    ]
     while len(out) < 150 + len(marks):
         out.append("".join(rng.choice(pieces) for _ in range(rng.randrange(2, 9))))
     return list(dict.fromkeys(out))
@@ -237,7 +316,12 @@ def make(name, build):
         case = dict(text=text, ids=ids)
         decoded = tokenizer.decode(ids, skip_special_tokens=False)
         skipped = tokenizer.decode(full, skip_special_tokens=True)
-        for key, value, same in (("with_special", full, ids), ("plain", plain, ids), ("decoded", decoded, text), ("skipped", skipped, decoded)):
+        for key, value, same in (
+            ("with_special", full, ids),
+            ("plain", plain, ids),
+            ("decoded", decoded, text),
+            ("skipped", skipped, decoded),
+        ):
             if value != same:
                 case[key] = value
         lines.append(case)
@@ -249,7 +333,8 @@ def make(name, build):
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     (OUT / f"{name}.cases.jsonl").write_text(text, encoding="utf-8", newline="\n")
     counts = {key: sum(key in line for line in lines) for key in ("with_special", "plain", "decoded", "skipped")}
-    print(f"{name:18} {size:4} tokens, {path.stat().st_size:6} + {len(text.encode()):6} bytes, {len(lines)} cases {counts}")
+    sizes = f"{path.stat().st_size:6} + {len(text.encode()):6} bytes"
+    print(f"{name:18} {size:4} tokens, {sizes}, {len(lines)} cases {counts}")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,31 @@
 """Make tests/golden/numeric: small inputs and float64 results for the operators of the kernels and positions.
 
-cases.json lists every case: {"name", "kind", parameters ..., "files": {role: file name}}. Inputs are float32 (so that a float32 kernel
-gets them exactly), results float64. Kinds and the roles of their files:
-  softmax      x [rows, n] -> y                                over the last axis; entries may be -inf, never a whole row
-  layer_norm   x [rows, n], weight [n], bias [n] -> y          eps inside the root
-  rms_norm     x [rows, n], weight [n] -> y                    eps inside the root
-  silu, gelu_erf, gelu_tanh    x [n] -> y                      mpmath with 60 digits; torch agrees
-  attention    q [B, Hq, N, D], k [B, Hkv, M, D], v [B, Hkv, M, Dv], mask? bool [B, 1, N, M] (true: may look) -> out [B, Hq, N, Dv], lse [B, Hq, N]
-               score = softcap * tanh(scale * q.k / softcap), or scale * q.k without softcap; query head h reads head h / (Hq / Hkv);
-               causal: key j is visible to query i iff k_begin + j <= q_begin + i; lse is the natural log of the sum; an empty row has out 0, lse -inf
-  rope         x [heads, n, dim], positions [n] -> inv_freq [rotated / 2], y; "rotated" leading dims of each head are turned, cos and sin are
-               multiplied by attention_factor; layout half (pairs i, i + rotated / 2) or interleaved (pairs 2i, 2i + 1)
-               attention_factor_given says whether the
-               configuration states it (else it follows from the other fields); "length" is the declared length of methods that depend on it (dynamic, longrope)
-  sinusoidal   positions [n] -> y [n, dim]; layouts: interleaved (sin, cos side by side, 10000^(-2j/dim)), halves (all sin, then all cos, same
-               frequencies), halves_endpoint (all sin, then all cos, 10000^(-j/(dim/2-1))), the last once as it stands and once for sources
-               that number their first token from 2; "first_position" says what is added to the index
+cases.json lists every case: {"name", "kind", parameters ..., "files": {role: file name}}. Inputs are float32 (so that
+a float32 kernel gets them exactly), results float64. Kinds and the roles of their files:
 
-Norms, softmax and attention come from torch in float64 (attention written out, and equal to torch's own where that has the feature), RoPE frequencies
-and rotations from transformers' functions in true float64 (float64.py), sinusoids from numpy, compared with the
-tables of transformers' Marian and M2M100.
+  softmax      x [rows, n] -> y                          over the last axis; entries may be -inf, never a whole row
+  layer_norm   x [rows, n], weight [n], bias [n] -> y    eps inside the root
+  rms_norm     x [rows, n], weight [n] -> y              eps inside the root
+  silu, gelu_erf, gelu_tanh    x [n] -> y                mpmath with 60 digits; torch agrees
+  attention    q [B, Hq, N, D], k [B, Hkv, M, D], v [B, Hkv, M, Dv], mask? bool [B, 1, N, M] (true: may look)
+               -> out [B, Hq, N, Dv], lse [B, Hq, N]
+               score = softcap * tanh(scale * q.k / softcap), or scale * q.k where softcap is 0
+               query head h reads key head h / (Hq / Hkv)
+               causal: key j is visible to query i iff k_begin + j <= q_begin + i
+               lse is the natural log of the sum; an empty row has out 0, lse -inf
+  rope         x [heads, n, dim], positions [n] -> inv_freq [rotated / 2], y
+               the leading `rotated` dims of each head are turned; cos and sin are multiplied by attention_factor
+               layout: half (pairs i, i + rotated / 2) or interleaved (pairs 2i, 2i + 1)
+               attention_factor_given: the configuration states the factor (else it follows from the other fields)
+               length: the declared length, for methods that depend on it (dynamic, longrope)
+  sinusoidal   positions [n] -> y [n, dim]; the angle is (position + first_position) * frequency_j
+               layout interleaved:      sin, cos side by side;      frequency 10000^(-2j/dim)
+               layout halves:           all sines, then all cosines; same frequencies
+               layout halves_endpoint:  all sines, then all cosines; frequency 10000^(-j/(dim/2-1))
+
+Norms, softmax and attention come from torch in float64 (attention written out, and equal to torch's own where that
+has the feature), RoPE frequencies and rotations from transformers' functions in true float64 (float64.py) and again
+with complex numbers, sinusoids from numpy, compared with the tables of transformers' Marian and M2M100.
 
 Run:  python numeric.py
 Made with torch 2.15.0, transformers 5.24.0, mpmath 1.3, numpy 2.4.6.
@@ -69,7 +75,9 @@ def wide(x):
 
 
 def softmax_cases():
-    x = np.concatenate([gauss(2, 37), gauss(1, 37) * 100, np.full((1, 37), 5), gauss(1, 37) * 1e4, np.zeros((1, 37))]).astype(np.float32)
+    x = np.concatenate(
+        [gauss(2, 37), gauss(1, 37) * 100, np.full((1, 37), 5), gauss(1, 37) * 1e4, np.zeros((1, 37))]
+    ).astype(np.float32)
     one = np.zeros((2, 37), np.float32)
     one[0, 11] = 80
     one[1, 36] = 1e30
@@ -84,7 +92,16 @@ def softmax_cases():
 
 def norm_cases():
     for n, eps in ((1, 1e-5), (33, 1e-5), (40, 1e-12)):
-        x = np.concatenate([gauss(3, n), gauss(1, n) * 1e4, gauss(1, n) * 1e-6, gauss(1, n) + 1000, np.zeros((1, n)), np.full((1, n), 7)]).astype(np.float32)
+        x = np.concatenate(
+            [
+                gauss(3, n),
+                gauss(1, n) * 1e4,
+                gauss(1, n) * 1e-6,
+                gauss(1, n) + 1000,
+                np.zeros((1, n)),
+                np.full((1, n), 7),
+            ]
+        ).astype(np.float32)
         weight, bias = 1 + gauss(n) / 3, gauss(n) / 3
         y = F.layer_norm(wide(x), (n,), wide(weight), wide(bias), eps)
         save(f"layer_norm_{n}", "layer_norm", dict(x=x, weight=weight, bias=bias), dict(y=y.numpy()), eps=eps)
@@ -93,7 +110,31 @@ def norm_cases():
 
 
 def activation_cases():
-    extremes = [0.0, 1e-45, 1e-40, 1e-38, 1e-20, 1e-8, 1e-4, 5.5, 8.3, 13.0, 37.5, 38.6, 87.3, 88.0, 88.8, 103.9, 104.1, 150, 1e3, 1e4, 1e18, 1e30, 3e38]
+    extremes = [
+        0.0,
+        1e-45,
+        1e-40,
+        1e-38,
+        1e-20,
+        1e-8,
+        1e-4,
+        5.5,
+        8.3,
+        13.0,
+        37.5,
+        38.6,
+        87.3,
+        88.0,
+        88.8,
+        103.9,
+        104.1,
+        150,
+        1e3,
+        1e4,
+        1e18,
+        1e30,
+        3e38,
+    ]
     x = np.concatenate([np.linspace(-12, 12, 241), extremes, np.negative(extremes)]).astype(np.float32)
     mpmath.mp.dps = 60
     half, root = mpmath.mpf(1) / 2, mpmath.sqrt(2)
@@ -149,13 +190,24 @@ def attention_cases():
             again = torch.where(lse.isinf()[..., None], 0.0, again)
             assert torch.allclose(out, again, rtol=1e-11, atol=1e-11), name
         inputs = dict(q=q, k=k, v=v) if mask is None else dict(q=q, k=k, v=v, mask=mask)
-        save(f"attention_{name}", "attention", inputs, dict(out=out.numpy(), lse=lse.numpy()), scale=used, softcap=softcap or 0.0,
-             causal=q_begin is not None, q_begin=q_begin or 0, k_begin=k_begin)
+        save(
+            f"attention_{name}",
+            "attention",
+            inputs,
+            dict(out=out.numpy(), lse=lse.numpy()),
+            scale=used,
+            softcap=softcap or 0.0,
+            causal=q_begin is not None,
+            q_begin=q_begin or 0,
+            k_begin=k_begin,
+        )
 
     case("full", gauss(2, 4, 5, 8), gauss(2, 4, 7, 8), gauss(2, 4, 7, 8))
     case("gqa_causal", gauss(1, 6, 9, 8), gauss(1, 2, 9, 8), gauss(1, 2, 9, 8), q_begin=0)
     case("mqa_causal_offset", gauss(2, 3, 4, 8), gauss(2, 1, 13, 8), gauss(2, 1, 13, 8), q_begin=9)
-    case("causal_short_cache", gauss(1, 2, 6, 8), gauss(1, 2, 3, 8), gauss(1, 2, 3, 8), q_begin=0, k_begin=2)  # rows 0 and 1 see nothing
+    case(
+        "causal_short_cache", gauss(1, 2, 6, 8), gauss(1, 2, 3, 8), gauss(1, 2, 3, 8), q_begin=0, k_begin=2
+    )  # rows 0 and 1 see nothing
     case("value_dim", gauss(1, 2, 5, 8), gauss(1, 2, 6, 8), gauss(1, 2, 6, 13))
     case("scale", gauss(1, 2, 5, 33), gauss(1, 2, 6, 33), gauss(1, 2, 6, 33), scale=0.3)
     case("softcap", gauss(1, 2, 5, 8) * 4, gauss(1, 2, 6, 8) * 4, gauss(1, 2, 6, 8), softcap=2.5)
@@ -165,7 +217,16 @@ def attention_cases():
     mask[1, 0, 5] = False
     mask[1, 0, 0] = np.arange(9) == 8
     case("mask_empty_row", gauss(2, 4, 6, 8), gauss(2, 2, 9, 8), gauss(2, 2, 9, 8), mask=mask)
-    case("everything", gauss(2, 4, 6, 8) * 3, gauss(2, 2, 9, 8), gauss(2, 2, 9, 5), scale=0.5, softcap=3.0, mask=mask, q_begin=3)
+    case(
+        "everything",
+        gauss(2, 4, 6, 8) * 3,
+        gauss(2, 2, 9, 8),
+        gauss(2, 2, 9, 5),
+        scale=0.5,
+        softcap=3.0,
+        mask=mask,
+        q_begin=3,
+    )
     case("long_row", gauss(1, 1, 2, 2), gauss(1, 1, 600, 2), gauss(1, 1, 600, 2), q_begin=598)
 
 
@@ -176,7 +237,10 @@ def rope_cases():
     def case(name, rotated, dim, layout, theta=10000.0, length=None, max_position=256, **parameters):
         kind = parameters.get("rope_type", "default")
         config = transformers.LlamaConfig(
-            hidden_size=4 * rotated, num_attention_heads=4, head_dim=rotated, max_position_embeddings=max_position,
+            hidden_size=4 * rotated,
+            num_attention_heads=4,
+            head_dim=rotated,
+            max_position_embeddings=max_position,
             rope_parameters=dict(parameters, rope_type=kind, rope_theta=theta),
         )
         with Float64Mode():
@@ -194,13 +258,29 @@ def rope_cases():
             y, _ = rotate(wide(x)[None], wide(x)[None], cos, sin)
             part = wide(x)[..., :rotated]
             pairs = part.unflatten(-1, (2, -1)).transpose(-1, -2) if layout == "half" else part.unflatten(-1, (-1, 2))
-            turned = torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.tensor(float(factor)), angle[:, : rotated // 2])
+            turned = torch.view_as_complex(pairs.contiguous()) * torch.polar(
+                torch.tensor(float(factor)), angle[:, : rotated // 2]
+            )
             turned = torch.view_as_real(turned)
             turned = (turned.transpose(-1, -2) if layout == "half" else turned).flatten(-2)
             assert torch.allclose(y[0], torch.cat([turned, wide(x)[..., rotated:]], -1), rtol=1e-14, atol=1e-14)
-        save(f"rope_{name}", "rope", dict(x=x, positions=POSITIONS), dict(inv_freq=inv_freq.numpy(), y=y[0].numpy()), layout=layout,
-             rotated=rotated, theta=theta, length=length or 0, max_position=max_position,
-             **dict(parameters, rope_type=kind, attention_factor=float(factor), attention_factor_given="attention_factor" in parameters))
+        save(
+            f"rope_{name}",
+            "rope",
+            dict(x=x, positions=POSITIONS),
+            dict(inv_freq=inv_freq.numpy(), y=y[0].numpy()),
+            layout=layout,
+            rotated=rotated,
+            theta=theta,
+            length=length or 0,
+            max_position=max_position,
+            **dict(
+                parameters,
+                rope_type=kind,
+                attention_factor=float(factor),
+                attention_factor_given="attention_factor" in parameters,
+            ),
+        )
 
     case("half", 8, 8, "half")
     case("interleaved", 8, 8, "interleaved")
@@ -209,14 +289,27 @@ def rope_cases():
     case("linear", 8, 8, "half", rope_type="linear", factor=4.0)
     case("dynamic_short", 8, 8, "half", rope_type="dynamic", factor=2.0, max_position=32, length=20)
     case("dynamic_long", 8, 8, "half", rope_type="dynamic", factor=2.0, max_position=32, length=100)
-    llama3 = dict(rope_type="llama3", theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+    llama3 = dict(
+        rope_type="llama3",
+        theta=500000.0,
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=8192,
+    )
     case("llama3", 32, 32, "half", max_position=131072, **llama3)
     yarn = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=4096, max_position=16384)
     case("yarn", 32, 32, "half", **yarn)
     case("yarn_betas", 32, 32, "interleaved", beta_fast=16.0, beta_slow=2.0, **yarn)
     case("yarn_attention_factor", 16, 16, "half", attention_factor=0.75, **yarn)
     case("yarn_mscale", 16, 16, "half", mscale=0.7, mscale_all_dim=1.0, **yarn)
-    longrope = dict(rope_type="longrope", factor=8.0, original_max_position_embeddings=32, short_factor=[1.0, 1.1, 1.5, 2.0], long_factor=[1.0, 2.0, 4.0, 8.0])
+    longrope = dict(
+        rope_type="longrope",
+        factor=8.0,
+        original_max_position_embeddings=32,
+        short_factor=[1.0, 1.1, 1.5, 2.0],
+        long_factor=[1.0, 2.0, 4.0, 8.0],
+    )
     case("longrope_short", 8, 8, "half", length=32, **longrope)
     case("longrope_long", 8, 8, "half", length=33, **longrope)
 
@@ -224,7 +317,12 @@ def rope_cases():
 def sinusoidal_cases():
     index = np.array([0, 1, 2, 3, 5, 8, 13, 63, 511])
     for dim in (2, 10):
-        for name, layout, first in (("paper", "interleaved", 0), ("marian", "halves", 0), ("endpoint", "halves_endpoint", 0), ("endpoint_2", "halves_endpoint", 2)):
+        for name, layout, first in (
+            ("paper", "interleaved", 0),
+            ("marian", "halves", 0),
+            ("endpoint", "halves_endpoint", 0),
+            ("endpoint_2", "halves_endpoint", 2),
+        ):
             if layout == "halves_endpoint" and dim == 2:
                 continue  # dim / 2 - 1 is 0
             j = np.arange(dim // 2)
@@ -242,7 +340,15 @@ def sinusoidal_cases():
             if layout == "halves_endpoint":
                 table = M2M100SinusoidalPositionalEmbedding.get_embedding(520, dim, None)
                 assert np.allclose(table[index + first].numpy(), y, atol=1e-4)
-            save(f"sinusoidal_{name}_{dim}", "sinusoidal", dict(positions=index), dict(y=y), layout=layout, first_position=first, dim=dim)
+            save(
+                f"sinusoidal_{name}_{dim}",
+                "sinusoidal",
+                dict(positions=index),
+                dict(y=y),
+                layout=layout,
+                first_position=first,
+                dim=dim,
+            )
 
 
 if __name__ == "__main__":
@@ -255,4 +361,5 @@ if __name__ == "__main__":
     rope_cases()
     sinusoidal_cases()
     (OUT / "cases.json").write_text("[\n" + ",\n".join(json.dumps(case) for case in CASES) + "\n]\n")
-    print(f"{len(CASES)} cases, {sum(path.stat().st_size for path in OUT.iterdir())} bytes in {len(list(OUT.iterdir()))} files")
+    size = sum(path.stat().st_size for path in OUT.iterdir())
+    print(f"{len(CASES)} cases, {size} bytes in {len(list(OUT.iterdir()))} files")
