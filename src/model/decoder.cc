@@ -46,11 +46,18 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
           config_.num_layers);
 }
 
+KvGeometry Decoder::cache_geometry() const {
+  KvGeometry geometry;
+  geometry.num_kv_heads = static_cast<int>(config_.num_kv_heads);
+  geometry.head_dim = static_cast<int>(config_.head_dim);
+  geometry.value_dim = static_cast<int>(config_.head_dim);
+  return geometry;
+}
+
 Caches Decoder::make_caches() const {
   Caches caches;
   caches.reserve(weights_.blocks.size());
-  for (size_t i = 0; i < weights_.blocks.size(); ++i)
-    caches.emplace_back(KvCacheConfig{.num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim, .value_dim = config_.head_dim});
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) caches.emplace_back(KvCacheOptions{cache_geometry(), context_, nullptr});
   return caches;
 }
 
@@ -132,7 +139,7 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
 }
 
 uint64_t Decoder::cache_bytes_per_token() const {
-  return static_cast<uint64_t>(config_.num_layers) * KvCache::bytes_per_token({.num_kv_heads = config_.num_kv_heads, .head_dim = config_.head_dim, .value_dim = config_.head_dim});
+  return static_cast<uint64_t>(config_.num_layers * KvCache::tile_bytes(cache_geometry()) / kernels::kTileKeys);
 }
 
 uint64_t Decoder::workspace_bytes(int64_t rows) const {

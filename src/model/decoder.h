@@ -39,12 +39,12 @@ class Decoder {
   const DecoderConfig& config() const { return config_; }
   int64_t context() const { return context_; }
 
+  KvGeometry cache_geometry() const;
   Caches make_caches() const;
 
   /// What Model::forward promises, on checked feeds. On an error the caches hold a part of the tokens; the caller truncates.
   void forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, float* out) const;
 
-  uint64_t weight_bytes() const;
   /// Memory that one token takes in the caches of all layers.
   uint64_t cache_bytes_per_token() const;
   /// Upper bound of scratch memory for a pass of this many rows.
