@@ -5,7 +5,9 @@
 #include <optional>
 #include <span>
 
+#include "attention/attention.h"
 #include "attention/kv_cache.h"
+#include "mask/plan.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/pass.h"
@@ -64,6 +66,7 @@ class AttentionLayer {
  private:
   AttentionLayerConfig config_;
   AttentionLayerWeights weights_;
+  MaskPlan plan_;
 };
 
 }  // namespace regard::nn

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "attention/attention.h"
 #include "base/aligned_buffer.h"
 #include "regard/stop_token.h"
 #include "runtime/thread_pool.h"
@@ -14,7 +15,7 @@ namespace regard::nn {
 /// purposes that live at the same time have two slots.
 class Scratch {
  public:
-  enum Slot { kNormed, kQuery, kKey, kValue, kContext, kBranch, kGate, kUp, kSlots };
+  enum Slot { kNormed, kQuery, kKey, kValue, kBranch, kGate, kUp, kSlots };
 
   /// At least `size` floats, aligned and not initialised; what the slot held is lost when it grows. Errors: kResourceExhausted.
   float* get(Slot slot, int64_t size) {
@@ -25,6 +26,8 @@ class Scratch {
     }
     return buffer.data();
   }
+
+  AttentionWorkspace attention;
 
  private:
   std::array<AlignedBuffer<float>, kSlots> buffers_;
