@@ -4,7 +4,9 @@
 
 inline constexpr int kMicroRows = 2;  // 2 rows x 1 vector of four registers = 8 accumulators, and as much again in operands
 inline constexpr int kMicroVecs = 1;
+inline constexpr int kVectors = 4;
 inline constexpr bool kFused = false;
+inline constexpr bool kConvertsUnsigned = false;
 
 typedef float Float4 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
@@ -237,12 +239,8 @@ REGARD_INLINE F32 load_i8(const void* p) {
   for (int i = 0; i < 16; ++i) f[i] = static_cast<float>(static_cast<const int8_t*>(p)[i]);
   return load(f);
 }
-// Fields of unsigned codes: the value of (word & mask) as a float, where mask covers up to 8 bits anywhere in the word.
-// The conversion is signed; see vec_avx2-inl.h for why adding 2^32 back is exact.
-REGARD_INLINE F32 field_to_float(I32 words, I32 mask) {
-  const F32 x = to_float(bit_and(words, mask));
-  return select(less(x, zero()), add(x, splat(0x1p32f)), x);
-}
+// The value of (words & mask) as a float. The conversion is signed: the mask must not cover the top bit.
+REGARD_INLINE F32 field_to_float(I32 words, I32 mask) { return to_float(bit_and(words, mask)); }
 
 enum class Fetch { kL1, kL2 };
 template <Fetch Where = Fetch::kL1>
