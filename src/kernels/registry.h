@@ -3,12 +3,14 @@
 
 #include "base/isa.h"
 #include "kernels/elementwise.h"
+#include "kernels/linear.h"
 
 namespace regard::kernels {
 
 struct KernelSet {
   Isa isa;
   const ElementwiseKernels* elementwise;
+  const LinearKernels* linear;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.
