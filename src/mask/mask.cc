@@ -37,20 +37,6 @@ Mask stepped(MaskOp op, std::string_view term, int64_t n) {
   return leaf(op, n);
 }
 
-Mask joined(MaskOp op, const Mask& a, const Mask& b) {
-  MaskNode node;
-  node.op = op;
-  for (const Mask* side : {&a, &b}) {
-    const auto& child = MaskNode::of(*side);
-    if (child->op == op) {
-      node.children.insert(node.children.end(), child->children.begin(), child->children.end());
-    } else {
-      node.children.push_back(child);
-    }
-  }
-  return MaskNode::finish(std::move(node));
-}
-
 bool more_than_one(const MaskList& list, bool one_number_per_row) {
   return one_number_per_row ? list.size() > 1 : list.rows() > 1;
 }
@@ -202,8 +188,23 @@ Mask Mask::operator~() const {
   return MaskNode::finish(std::move(node));
 }
 
-Mask operator&(const Mask& a, const Mask& b) { return joined(MaskOp::kAnd, a, b); }
-Mask operator|(const Mask& a, const Mask& b) { return joined(MaskOp::kOr, a, b); }
+Mask operator&(const Mask& a, const Mask& b) { return join_masks(MaskOp::kAnd, {a, b}); }
+Mask operator|(const Mask& a, const Mask& b) { return join_masks(MaskOp::kOr, {a, b}); }
+
+Mask join_masks(MaskOp op, const std::vector<Mask>& operands) {
+  if (operands.size() == 1) return operands.front();
+  MaskNode node;
+  node.op = op;
+  for (const Mask& operand : operands) {
+    const auto& child = MaskNode::of(operand);
+    if (child->op == op) {
+      node.children.insert(node.children.end(), child->children.begin(), child->children.end());
+    } else {
+      node.children.push_back(child);
+    }
+  }
+  return MaskNode::finish(std::move(node));
+}
 
 Bindings Mask::bindings() const {
   Bindings result;
