@@ -232,6 +232,24 @@ bool same(const MaskNode& a, const MaskNode& b) noexcept {
 
 bool operator==(const Mask& a, const Mask& b) noexcept { return same(*a.node_, *b.node_); }
 
+Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len, int64_t kv_len) {
+  if (placement) {
+    require(placement->q_begin >= 0 && placement->k_begin >= 0, "[resolve_placement] q_begin {} and k_begin {} given; expected 0 or more",
+            placement->q_begin, placement->k_begin);
+    return *placement;
+  }
+  if (q_len != kv_len && mask.compares_positions()) {
+    const MaskNode* node = &mask.node();
+    while (!node->children.empty())
+      node = std::find_if(node->children.begin(), node->children.end(), [](const auto& child) { return child->compares_positions; })->get();
+    fail(Code::kInvalidArgument,
+         "[resolve_placement] {} queries and {} keys, but not where the queries stand among them, and {} compares their positions; "
+         "state a Placement: q_begin 0 for the first queries, q_begin {} for the last",
+         q_len, kv_len, term_label(*node), kv_len - q_len);
+  }
+  return {};
+}
+
 // Walks from every node towards its root, marking what was seen on this walk; linear, because a walk stops where an
 // earlier one has been.
 std::optional<std::string> tree_fault(const MaskList& parents) {
