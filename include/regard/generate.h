@@ -74,14 +74,14 @@ struct TokenEvent {
   int64_t index = 0;        ///< which prompt of the batch
   int32_t id = 0;
   std::string text;         ///< text that has become certain with this token; may be empty (incomplete UTF-8, a possible stop string)
-  float logprob = 0;
-  std::vector<TokenLogprob> top;
+  float logprob = 0;               ///< 0 unless top_logprobs >= 0
+  std::vector<TokenLogprob> top;   ///< likewise empty
 };
 /// Returns false to end this text.
 using OnToken = std::function<bool(const TokenEvent&)>;
 
 struct Generation {
-  std::vector<int32_t> ids;
+  std::vector<int32_t> ids;                      ///< without the id that ended the text
   std::string text;
   FinishReason finish = FinishReason::kLength;
   std::vector<float> logprobs;                   ///< one per id when top_logprobs >= 0

@@ -61,29 +61,44 @@ void block_ngrams(std::vector<float>& logits, std::span<const int32_t> history, 
 // Most likely first; ties go to the lowest id.
 bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-// Probabilities of what is left; candidates are sorted, so the first has the largest logit.
-void normalise(std::vector<Candidate>& c) {
+// Probabilities of what is left, in place. `top` is the largest logit among them.
+void normalise(std::vector<Candidate>& c, float top) {
   double sum = 0;
-  for (Candidate& x : c) sum += x.prob = math::exp(static_cast<double>(x.logit) - static_cast<double>(c.front().logit));
+  for (Candidate& x : c) sum += x.prob = math::exp(static_cast<double>(x.logit) - static_cast<double>(top));
   for (Candidate& x : c) x.prob /= sum;
 }
 
-// Keeps the shortest front whose probabilities reach `mass`; the one that crosses it stays.
-void keep_mass(std::vector<Candidate>& c, double mass) {
+// The most likely candidates in order, until `enough` holds of the sum of their probabilities. A heap, because a vocabulary
+// has a quarter of a million entries and the answer is usually among the first hundred.
+template <class Enough>
+std::vector<Candidate> front(std::vector<Candidate>& c, Enough enough) {
+  const auto below = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  std::make_heap(c.begin(), c.end(), below);
+  std::vector<Candidate> taken;
   double sum = 0;
-  size_t n = 0;
-  while (n < c.size() && sum < mass) sum += c[n++].prob;
-  c.resize(std::max<size_t>(n, 1));
+  while (!c.empty() && (taken.empty() || !enough(sum))) {
+    std::pop_heap(c.begin(), c.end(), below);
+    sum += c.back().prob;
+    taken.push_back(c.back());
+    c.pop_back();
+  }
+  return taken;
 }
 
+// Keeps the candidates whose information is closest to the entropy, until they reach `mass`.
 void keep_typical(std::vector<Candidate>& c, double mass) {
   double entropy = 0;
   for (const Candidate& x : c)
     if (x.prob > 0) entropy -= x.prob * math::log(x.prob);
   const auto distance = [&](const Candidate& x) { return x.prob > 0 ? std::fabs(-math::log(x.prob) - entropy) : std::numeric_limits<double>::infinity(); };
-  std::stable_sort(c.begin(), c.end(), [&](const Candidate& a, const Candidate& b) { return distance(a) < distance(b); });
-  keep_mass(c, mass);
-  std::sort(c.begin(), c.end(), likelier);
+  std::sort(c.begin(), c.end(), [&](const Candidate& a, const Candidate& b) {
+    const double da = distance(a), db = distance(b);
+    return da != db ? da < db : likelier(a, b);
+  });
+  double sum = 0;
+  size_t n = 0;
+  while (n < c.size() && (n == 0 || sum < mass)) sum += c[n++].prob;
+  c.resize(n);
 }
 
 }  // namespace
@@ -117,7 +132,7 @@ int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int
   // NaN would compare false with everything and hide; every logit is looked at once.
   int32_t best = -1;
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) fail(Code::kNumeric, "[sample] the logit of id {} is not a number", i);
+    if (std::isnan(logits[i]) || logits[i] == -kNever) fail(Code::kNumeric, "[sample] the logit of id {} is {}", i, logits[i]);
     if (logits[i] != kNever && (best < 0 || logits[i] > logits[static_cast<size_t>(best)])) best = static_cast<int32_t>(i);
   }
   if (best < 0) fail(Code::kNumeric, "[sample] no id is left to choose from: all {} are banned or have probability 0", logits.size());
@@ -130,29 +145,26 @@ int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int
   if (o.top_k > 0 && static_cast<size_t>(o.top_k) < c.size()) {
     std::nth_element(c.begin(), c.begin() + o.top_k, c.end(), likelier);
     c.resize(static_cast<size_t>(o.top_k));
+    std::sort(c.begin(), c.end(), likelier);  // nth_element leaves an order that is nobody's promise, and sums depend on it
   }
-  std::sort(c.begin(), c.end(), likelier);
-  normalise(c);
+  const float top = logits[static_cast<size_t>(best)] / o.temperature;
+  normalise(c, top);
   if (o.top_p < 1) {
-    keep_mass(c, static_cast<double>(o.top_p));
-    normalise(c);
+    c = front(c, [&](double sum) { return sum >= static_cast<double>(o.top_p); });
+    normalise(c, top);
   }
   if (o.min_p > 0) {
-    const double least = static_cast<double>(o.min_p) * c.front().prob;
-    c.erase(std::remove_if(c.begin() + 1, c.end(), [&](const Candidate& x) { return x.prob < least; }), c.end());
-    normalise(c);
+    const double least = static_cast<double>(o.min_p) * std::max_element(c.begin(), c.end(), [](auto& a, auto& b) { return a.prob < b.prob; })->prob;
+    c.erase(std::remove_if(c.begin(), c.end(), [&](const Candidate& x) { return x.prob < least; }), c.end());
+    normalise(c, top);
   }
   if (o.typical_p < 1) {
     keep_typical(c, static_cast<double>(o.typical_p));
-    normalise(c);
+    normalise(c, std::max_element(c.begin(), c.end(), [](auto& a, auto& b) { return a.logit < b.logit; })->logit);
   }
+  // Inverse transform over the candidates in order of likelihood. Should rounding leave the sum below the draw, the last one is taken.
   const double draw = random_uniform(o.seed, choice, static_cast<uint64_t>(token_index));
-  double sum = 0;
-  for (const Candidate& x : c) {
-    sum += x.prob;
-    if (draw < sum) return x.id;
-  }
-  return c.back().id;  // the probabilities summed up to a little less than 1
+  return front(c, [&](double sum) { return sum > draw; }).back().id;
 }
 
 }  // namespace regard

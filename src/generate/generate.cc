@@ -1,0 +1,184 @@
+// The loop: feed, choose, stop or go on. Start at run(); a Text is one of the texts that are generated together.
+#include "regard/generate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/check.h"
+#include "generate/logprobs.h"
+#include "generate/options.h"
+#include "regard/tokenizer.h"
+
+namespace regard {
+namespace {
+
+constexpr size_t kMaxStopStrings = 64, kMaxStopStringBytes = 1024;
+constexpr int64_t kMaxTopLogprobs = 1000;
+
+void check(const GenerateOptions& o) {
+  check_sampling(o.sampling);
+  require(o.max_tokens >= 0, "[generate] max_tokens is {}; expected 0 or more", o.max_tokens);
+  require(o.prefill_chunk >= 1, "[generate] prefill_chunk is {}; expected 1 or more", o.prefill_chunk);
+  require(o.top_logprobs >= -1 && o.top_logprobs <= kMaxTopLogprobs, "[generate] top_logprobs is {}; expected -1 (none) to {}", o.top_logprobs, kMaxTopLogprobs);
+  require(o.stop_strings.size() <= kMaxStopStrings, "[generate] {} stop strings; at most {} are allowed", o.stop_strings.size(), kMaxStopStrings);
+  for (const std::string& s : o.stop_strings)
+    require(!s.empty() && s.size() <= kMaxStopStringBytes, "[generate] a stop string of {} bytes; expected 1 to {}", s.size(), kMaxStopStringBytes);
+}
+
+// One text under way.
+struct Text {
+  int64_t index = 0;
+  uint64_t choice = 0;
+  Sequence* sequence = nullptr;
+  std::span<const int32_t> prompt;
+  std::vector<int32_t> history;  // everything the model has seen of this text, and what was chosen since
+  int64_t prompt_size = 0;
+  std::optional<StreamDecoder> decoder;  // absent for a model without a tokenizer
+  int32_t next = 0;                      // chosen, not yet fed
+  bool done = false;
+  Generation result;
+};
+
+class Run {
+ public:
+  Run(const Model& model, const GenerateOptions& options, const OnToken& on_token)
+      : model_(model), options_(options), on_token_(on_token), sampling_(options.sampling) {
+    if (options.end_of_text == GenerateOptions::EndOfText::kIgnore)
+      for (int32_t id : model.eos_ids()) sampling_.logit_bias.emplace_back(id, -std::numeric_limits<float>::infinity());
+    stops_ = options.stop_ids;
+    if (options.end_of_text == GenerateOptions::EndOfText::kStop) stops_.insert(stops_.end(), model.eos_ids().begin(), model.eos_ids().end());
+  }
+
+  void start(Text& text) const {
+    const int64_t known = text.sequence->size(), fed = static_cast<int64_t>(text.prompt.size());
+    require(fed > 0, "[generate] prompt {} is empty; give at least one token (a model with a start token accepts that one)", text.index);
+    for (int32_t id : text.prompt)
+      require(id >= 0 && id < model_.info().vocab_size, "[generate] prompt {} holds id {}; the vocabulary has {}", text.index, id, model_.info().vocab_size);
+    require(known + fed <= model_.context(), "[generate] prompt {} makes a text of {} tokens, the context has room for {}; shorten it or load the model with a larger context",
+            text.index, known + fed, model_.context());
+    text.history = text.sequence->tokens();
+    text.history.insert(text.history.end(), text.prompt.begin(), text.prompt.end());
+    text.prompt_size = static_cast<int64_t>(text.history.size());
+    text.result.prompt_tokens = fed;
+    if (model_.info().has_tokenizer)
+      text.decoder.emplace(model_.tokenizer(), DecodeOptions{}, options_.stop_strings);
+    else
+      require(options_.stop_strings.empty(), "[generate] stop strings need a tokenizer, and this model file has none");
+  }
+
+  void run(std::span<Text> texts) {
+    std::vector<Text*> active;
+    for (Text& text : texts) active.push_back(&text);
+    bool prefill = true;
+    while (!active.empty()) {
+      const auto begin = std::chrono::steady_clock::now();
+      if (!feed(active, prefill)) {
+        for (Text* text : active) finish(*text, FinishReason::kCancelled);
+        return;
+      }
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      for (size_t i = 0; i < active.size(); ++i) {
+        (prefill ? active[i]->result.prefill_seconds : active[i]->result.decode_seconds) += seconds;
+        choose(*active[i], std::span<const float>(logits_).subspan(i * vocab(), vocab()));
+      }
+      active.erase(std::remove_if(active.begin(), active.end(), [](const Text* text) { return text->done; }), active.end());
+      prefill = false;
+    }
+  }
+
+ private:
+  size_t vocab() const { return static_cast<size_t>(model_.info().vocab_size); }
+
+  // False when a stop was requested; the sequences are then as they were.
+  bool feed(const std::vector<Text*>& active, bool prefill) {
+    std::vector<Feed> feeds;
+    for (Text* text : active)
+      feeds.push_back({text->sequence, prefill ? text->prompt : std::span<const int32_t>(&text->next, 1), Feed::Rows::kLast});
+    logits_.resize(active.size() * vocab());
+    try {
+      model_.forward(feeds, {Output::kLogits, options_.prefill_chunk, options_.stop}, logits_.data());
+    } catch (const Error& error) {
+      if (error.code() != Code::kCancelled) throw;
+      return false;
+    }
+    return true;
+  }
+
+  void choose(Text& text, std::span<const float> logits) {
+    if (static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens) return finish(text, FinishReason::kLength);
+    const int64_t token_index = static_cast<int64_t>(text.history.size()) - text.prompt_size;
+    const int32_t id = sample(logits, text.history, text.prompt_size, sampling_, text.choice, token_index);
+    if (std::find(stops_.begin(), stops_.end(), id) != stops_.end()) return finish(text, FinishReason::kStop);
+    TokenEvent event{text.index, id, {}, 0, {}};
+    if (options_.top_logprobs >= 0) {
+      const double log_sum = log_sum_exp(logits);
+      event.logprob = static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - log_sum);
+      event.top = top_logprobs(logits, log_sum, options_.top_logprobs);
+      text.result.logprobs.push_back(event.logprob);
+      text.result.top.push_back(event.top);
+    }
+    text.history.push_back(id);
+    text.result.ids.push_back(id);
+    text.next = id;
+    if (text.decoder) event.text = text.decoder->push(id);
+    const bool stopped = text.decoder && text.decoder->stopped_by().has_value();
+    // The last piece is reported together with what the decoder still holds back, so that pieces add up to the text.
+    const bool full = static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens || text.sequence->size() >= model_.context();
+    if (full && !stopped && text.decoder) event.text += text.decoder->flush();
+    text.result.text += event.text;
+    const bool go_on = !on_token_ || on_token_(event);
+    if (stopped) return finish(text, FinishReason::kStop);
+    if (full) return finish(text, FinishReason::kLength);
+    if (!go_on || (options_.stop != nullptr && options_.stop->stop_requested())) return finish(text, FinishReason::kCancelled);
+  }
+
+  void finish(Text& text, FinishReason reason) const {
+    if (text.decoder) text.result.text += text.decoder->flush();
+    text.result.finish = reason;
+    text.done = true;
+  }
+
+  const Model& model_;
+  const GenerateOptions& options_;
+  const OnToken& on_token_;
+  SamplingOptions sampling_;
+  std::vector<int32_t> stops_;
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+std::vector<Generation> generate(const Model& model, std::span<const std::vector<int32_t>> prompts, const GenerateOptions& options, const OnToken& on_token) {
+  check(options);
+  Run run(model, options, on_token);
+  std::vector<Sequence> sequences;
+  std::vector<Text> texts(prompts.size());
+  sequences.reserve(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    sequences.emplace_back(model);
+    texts[i].index = static_cast<int64_t>(i);
+    texts[i].sequence = &sequences.back();
+    texts[i].prompt = prompts[i];
+    run.start(texts[i]);
+  }
+  run.run(texts);
+  std::vector<Generation> results;
+  for (Text& text : texts) results.push_back(std::move(text.result));
+  return results;
+}
+
+Generation generate(const Model& model, Sequence& sequence, std::span<const int32_t> tokens, const GenerateOptions& options, const OnToken& on_token,
+                    uint64_t choice) {
+  check(options);
+  Run run(model, options, on_token);
+  Text text;
+  text.choice = choice;
+  text.sequence = &sequence;
+  text.prompt = tokens;
+  run.start(text);
+  run.run({&text, 1});
+  return std::move(text.result);
+}
+
+}  // namespace regard
