@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -264,6 +265,52 @@ Result<std::optional<JsonArray>> JsonObject::optional_array(std::string_view key
   return optional_member<JsonArray>(*this, key, [](JsonValue v) { return v.as_array(); });
 }
 
+namespace {
+
+/// Whether an integer as written fits 64 bits, signed or not.
+bool fits_64_bits(std::string_view digits) {
+  int64_t with_sign = 0;
+  uint64_t without = 0;
+  const char* const end = digits.data() + digits.size();
+  return std::from_chars(digits.data(), end, with_sign).ec == std::errc() || std::from_chars(digits.data(), end, without).ec == std::errc();
+}
+
+/// `text` with ".0" behind every integer that does not fit 64 bits. JSON has no largest integer, the parser has: files of published
+/// models hold 1000000000000000019884624838656 for "no limit", which thus becomes a real number.
+std::string with_long_integers_as_reals(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string out;
+  out.reserve(text.size() + 64);
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (in_string || !(is_digit(c) || c == '-')) {
+      if (in_string && c == '\\' && i + 1 < text.size()) out += text[i++];
+      if (c == '"') in_string = !in_string;
+      out += text[i++];
+      continue;
+    }
+    // A number, up to the first character that cannot belong to one.
+    size_t end = i + 1;
+    bool integer = true;
+    for (; end < text.size(); ++end) {
+      const char d = text[end];
+      if (is_digit(d)) continue;
+      if (d == '.' || d == 'e' || d == 'E' || d == '+' || d == '-') {
+        integer = false;
+      } else {
+        break;
+      }
+    }
+    out += text.substr(i, end - i);
+    if (integer && !fits_64_bits(text.substr(i, end - i))) out += ".0";
+    i = end;
+  }
+  return out;
+}
+
+}  // namespace
+
 JsonDocument::JsonDocument(std::unique_ptr<JsonTape> tape) : tape_(std::move(tape)) {}
 JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
 JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
@@ -286,6 +333,10 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view
     // One level more than is allowed, so that the message about depth is ours; the walk below counts exactly.
     simdjson::error_code error = parser.allocate(text.size(), limits.max_depth + 1);
     if (error == simdjson::SUCCESS) error = parser.parse_into_document(tape->document, text.data(), text.size(), true).get(root);
+    if (error == simdjson::NUMBER_ERROR) {
+      const std::string reals = with_long_integers_as_reals(text);
+      error = parser.parse_into_document(tape->document, reals.data(), reals.size(), true).get(root);
+    }
     if (error == simdjson::MEMALLOC) return failure(Code::kResourceExhausted, "[json] {}: no memory for {} bytes", name, text.size());
     if (error == simdjson::DEPTH_ERROR) return corrupt("[json] {}: nested deeper than {} levels", name, limits.max_depth);
     if (error != simdjson::SUCCESS) return corrupt("[json] {}: not valid JSON: {}", name, simdjson::error_message(error));

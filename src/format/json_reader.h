@@ -44,7 +44,7 @@ class JsonValue {
   bool is_null() const noexcept { return type() == JsonType::kNull; }
 
   Result<bool> as_bool() const;
-  /// An integer written as one (no fraction, no exponent), within [min, max].
+  /// An integer written as one (no fraction, no exponent), within [min, max]. One beyond 64 bits is a real.
   Result<int64_t> as_integer(int64_t min = std::numeric_limits<int64_t>::min(),
                              int64_t max = std::numeric_limits<int64_t>::max()) const;
   /// An unsigned integer up to 2^64 - 1.
@@ -158,7 +158,7 @@ class JsonDocument {
  public:
   /// Parses `text` whole. `name` ("config.json") begins every message about it.
   /// Refused: anything but one RFC 8259 value in valid UTF-8 (a byte order mark, NaN, trailing text, lone surrogates,
-  /// numbers beyond double or beyond 64 bits), duplicate keys at any level, whatever exceeds `limits`.
+  /// numbers beyond double), duplicate keys at any level, whatever exceeds `limits`.
   /// Cost: linear in the text, plus a sort of each object's keys. Memory: below 12 bytes per byte of text in the worst
   /// case (text made of one-digit numbers), about 2 for tokenizer files.
   static Result<JsonDocument> parse(std::string_view text, std::string_view name, const JsonLimits& limits = {});

@@ -121,7 +121,10 @@ Result<Tokenizer> build_tokenizer(TokenizerSpec spec) {
   RegexScratch scratch;
   for (const AddedTokenSpec& token : spec.added) {
     AddedTokenMatcher::Entry entry{token.content, token.id, token.special, token.lstrip, token.rstrip, token.single_word};
-    if (token.normalized) entry.text = run_normalizer(impl->normalizer, entry.text, scratch);
+    if (token.normalized) {
+      entry.text = run_normalizer(impl->normalizer, entry.text, scratch);
+      if (entry.text != token.content) impl->normalized_text.emplace(token.id, entry.text);
+    }
     (token.normalized ? normalized : raw).push_back(std::move(entry));
   }
   impl->raw_added = AddedTokenMatcher(std::move(raw), spec.added_order);

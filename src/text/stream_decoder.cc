@@ -90,7 +90,7 @@ std::string StreamDecoder::push(int32_t id) {
   if (s.stopped) return {};
   if (s.options.special == SpecialText::kSkip && impl.special[static_cast<size_t>(id)]) return {};
   if (impl.vocabulary.piece(id).empty()) return {};
-  impl.decoder.append(impl.vocabulary.piece(id), s.decoder, s.bytes);
+  impl.decoder.append(impl.decoded_piece(id), s.decoder, s.bytes);
   s.settle(TextEnd::kMore);
   s.search_stops();
   return s.take(s.stopped ? s.text.size() : s.text.size() - s.held_back());

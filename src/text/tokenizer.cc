@@ -104,7 +104,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions&
   for (const int32_t id : ids) {
     impl_->check_id(id, "Tokenizer::decode");
     if (options.special == SpecialText::kSkip && is_special(id)) continue;
-    if (!impl_->vocabulary.piece(id).empty()) impl_->decoder.append(impl_->vocabulary.piece(id), state, bytes);
+    if (!impl_->vocabulary.piece(id).empty()) impl_->decoder.append(impl_->decoded_piece(id), state, bytes);
   }
   bytes.resize(bytes.size() - impl_->decoder.strippable_end(bytes));
   if (options.invalid == InvalidUtf8::kKeep || valid_prefix(bytes) == bytes.size()) return bytes;
@@ -124,7 +124,7 @@ std::string Tokenizer::token_bytes(int32_t id) const {
   impl_->check_id(id, "Tokenizer::token_bytes");
   TokenDecoder::State inside{.first = false, .stripped = 0, .start_done = true};
   std::string bytes;
-  impl_->decoder.append(impl_->vocabulary.piece(id), inside, bytes);
+  impl_->decoder.append(impl_->decoded_piece(id), inside, bytes);
   return bytes;
 }
 

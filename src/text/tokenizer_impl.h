@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "regard/tokenizer.h"
@@ -23,9 +24,16 @@ struct Tokenizer::Impl {
   std::vector<CompiledNormalizer> normalizer;
   std::vector<CompiledPreTokenizer> pre_tokenizer;
   TokenDecoder decoder;
+  std::unordered_map<int32_t, std::string> normalized_text;  // of added tokens that the normalizer changes
   std::vector<int32_t> prefix, suffix;
   std::optional<int32_t> bos, eos, eot, unk, pad;
   bool adds_bos = false, adds_eos = false;
+
+  /// The piece as decoding takes it: of an added token that is looked for in normalized text, that text.
+  const std::string& decoded_piece(int32_t id) const {
+    const auto found = normalized_text.find(id);
+    return found == normalized_text.end() ? vocabulary.piece(id) : found->second;
+  }
 
   /// Throws unless `id` is in the vocabulary; `function` is named in the message.
   void check_id(int32_t id, std::string_view function) const;

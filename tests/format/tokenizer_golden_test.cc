@@ -1,0 +1,82 @@
+// Token ids against other implementations: llama.cpp for GGUF files, PyPI tokenizers for tokenizer.json. The goldens are made by the
+// scripts in tools/golden.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "format/json_reader.h"
+#include "regard/tokenizer.h"
+
+namespace regard {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(REGARD_TEST_DATA) / "golden";
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<int32_t> ids_of(const JsonValue& value) {
+  std::vector<int32_t> ids;
+  const JsonArray array = value.as_array().value_or_throw();
+  for (const JsonValue id : array) ids.push_back(static_cast<int32_t>(id.as_integer().value_or_throw()));
+  return ids;
+}
+
+/// Compares every line {"text", "special", "ids"} and reports the first few differences.
+size_t compare_with_llama_cpp(const Tokenizer& tokenizer, const fs::path& cases) {
+  size_t compared = 0, wrong = 0;
+  for (const std::string& line : lines_of(cases)) {
+    const JsonDocument document = JsonDocument::parse(line, "case").value_or_throw();
+    const JsonObject object = document.root().as_object().value_or_throw();
+    const std::string text(object.get("text").value_or_throw().as_string().value_or_throw());
+    const bool special = object.get("special").value_or_throw().as_bool().value_or_throw();
+    const std::vector<int32_t> expected = ids_of(object.get("ids").value_or_throw());
+    const auto ids = tokenizer.encode(text, {.special = special ? SpecialTokens::kParse : SpecialTokens::kAsText});
+    ++compared;
+    if (ids != expected && ++wrong <= 10) {
+      EXPECT_EQ(ids, expected) << line;
+    }
+  }
+  EXPECT_EQ(wrong, 0u) << "of " << compared;
+  return compared;
+}
+
+void compare_real_model(const std::string& file, const std::string& cases) {
+  const char* models = std::getenv("REGARD_MODELS");
+  if (models == nullptr) GTEST_SKIP() << "REGARD_MODELS names no directory with " << file;
+  if (!fs::exists(fs::path(models) / file)) GTEST_SKIP() << "there is no " << file << " in " << models;
+  const Tokenizer tokenizer = Tokenizer::from_file(fs::path(models) / file);
+  EXPECT_GE(compare_with_llama_cpp(tokenizer, kGolden / "tokens" / cases), 2000u);
+}
+
+TEST(TokenizerGolden, SmolLM2EqualsLlamaCpp) { compare_real_model("smollm2-135m-instruct-q4_1.gguf", "smollm2.jsonl"); }
+TEST(TokenizerGolden, Gemma3EqualsLlamaCpp) { compare_real_model("gemma3-270m-q4_k_m.gguf", "gemma3.jsonl"); }
+
+TEST(TokenizerGolden, SmallGgufVocabulariesEqualLlamaCpp) {
+  size_t files = 0, cases = 0;
+  for (const auto& entry : fs::directory_iterator(kGolden / "gguf")) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view suffix = ".tokens.jsonl";
+    if (!name.ends_with(suffix)) continue;
+    const std::string model = name.substr(0, name.size() - suffix.size()) + ".gguf";
+    SCOPED_TRACE(model);
+    cases += compare_with_llama_cpp(Tokenizer::from_file(kGolden / "gguf" / model), entry.path());
+    ++files;
+  }
+  EXPECT_GE(files, 6u);
+  EXPECT_GE(cases, 500u);
+}
+
+}  // namespace
+}  // namespace regard
