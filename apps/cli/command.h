@@ -43,10 +43,14 @@ const std::vector<Option>& common_options();
 /// The command's own options and the common ones.
 std::vector<Option> all_options(const Command& command);
 
+Command mask_draw_command();
+Command mask_count_command();
+Command mask_row_command();
+Command mask_column_command();
+Command doctor_command();
+Command completion_command();
 Command version_command();
 Command help_command();
-Command completion_command();
-Command doctor_command();
 
 /// Helps to write tables of options that several commands share.
 std::vector<Option> join(std::initializer_list<std::vector<Option>> parts);

@@ -5,7 +5,8 @@ namespace regard::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      doctor_command(), completion_command(), version_command(), help_command(),
+      mask_draw_command(), mask_count_command(), mask_row_command(), mask_column_command(),
+      doctor_command(),    completion_command(), version_command(),  help_command(),
   };
   return all;
 }
