@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/isa.h"
+#include "kernels/attention.h"
 #include "kernels/elementwise.h"
 
 namespace regard::kernels {
@@ -9,6 +10,7 @@ namespace regard::kernels {
 struct KernelSet {
   Isa isa;
   const ElementwiseKernels* elementwise;
+  const AttentionKernels* attention;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.
