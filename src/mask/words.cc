@@ -1,0 +1,139 @@
+// The bits of a row, 64 keys at a time: intervals become shifts, tables are copied, dilated repeats a pattern, and terms
+// that compare per key do so over plain arrays that the compiler vectorises. &, | and ~ combine whole words.
+#include <bit>
+#include <cstring>
+
+#include "mask/program.h"
+
+namespace regard {
+namespace mask_program {
+namespace {
+
+// Bits 0 to n - 1.
+uint64_t low_bits(int64_t n) noexcept { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
+
+// 64 bytes of 0 or 1 as 64 bits. The product moves byte i of eight to bit 56 + i.
+uint64_t pack(const uint8_t* bytes) noexcept {
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t eight = 0;
+    for (int j = 0; j < 8; ++j) eight |= uint64_t{bytes[8 * i + j]} << (8 * j);  // one load on a little-endian machine
+    word |= (eight * 0x0102040810204080u >> 56) << (8 * i);
+  }
+  return word;
+}
+
+// One bit for each i with begin <= k_begin + i < end for which test(k_begin + i - begin) holds.
+template <class Test>
+uint64_t compare(Interval range, int64_t k_begin, Test test) noexcept {
+  const Interval part = both(range, {k_begin, saturating_add(k_begin, 64)});
+  if (part.empty()) return 0;
+  alignas(64) uint8_t bytes[64] = {};
+  const int64_t from = part.begin - range.begin, count = part.end - part.begin;
+  uint8_t* out = bytes + (part.begin - k_begin);
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(test(from + i));
+  return pack(bytes);
+}
+
+void fill_documents(const DocumentRow& row, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+  const bool listed = q < static_cast<int64_t>(row.seen.size());
+  const Interval seen = listed ? row.seen[static_cast<size_t>(q)] : Interval{0, 0};
+  if (row.runs || !listed) return fill_interval(seen, k_begin, count, words);
+  const int32_t id = row.q_ids[static_cast<size_t>(q)];
+  const int32_t* ids = row.k_ids.data() + seen.begin;
+  for (int w = 0; w < count; ++w) words[w] = compare(seen, k_begin + 64 * w, [&](int64_t i) { return ids[i] == id; });
+}
+
+void fill_tree(int64_t base, const TreeRow& row, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+  const auto nodes = static_cast<int64_t>(row.enter.size());
+  const bool listed = q < base || q - base < nodes;
+  fill_interval({0, listed ? base : 0}, k_begin, count, words);
+  if (q < base || !listed) return;
+  const int32_t own = row.enter[static_cast<size_t>(q - base)];
+  const int32_t *enter = row.enter.data(), *leave = row.leave.data();
+  // Ancestors were entered before and are left after; with rising parents nothing behind the query can be one.
+  const Interval range{base, saturating_add(base, row.rising ? q - base + 1 : nodes)};
+  for (int w = 0; w < count; ++w)
+    words[w] |= compare(range, k_begin + 64 * w, [&](int64_t i) { return (enter[i] <= own) & (own < leave[i]); });
+}
+
+void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+  const int64_t first = k_begin / 64;
+  const uint64_t* row = q < bits.q_len() ? bits.row(b, h, q) : nullptr;
+  for (int w = 0; w < count; ++w) words[w] = row != nullptr && first + w < bits.words_per_row() ? row[first + w] : 0;
+}
+
+// Bit j belongs to key k + j and is set when (q - k - j) mod n = 0: from the first such j on, every n-th.
+void fill_dilated(int64_t n, uint64_t pattern, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+  int64_t first = (q % n - k_begin % n + n) % n;
+  for (int w = 0; w < count; ++w) {
+    words[w] = first < 64 ? pattern << first : 0;
+    first = (first - 64 % n + n) % n;
+  }
+}
+
+}  // namespace
+
+void fill_interval(Interval seen, int64_t k_begin, int count, uint64_t* words) noexcept {
+  for (int w = 0; w < count; ++w) {
+    const int64_t k = k_begin + 64 * w;
+    const int64_t begin = seen.begin <= k ? 0 : std::min<int64_t>(64, seen.begin - k);
+    const int64_t end = seen.end <= k ? 0 : std::min<int64_t>(64, seen.end - k);
+    words[w] = low_bits(end) & ~low_bits(begin);
+  }
+}
+
+void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+  switch (atom.op) {
+    case MaskOp::kDocuments: return fill_documents(Atom::of_row(atom.documents, b), q, k_begin, count, words);
+    case MaskOp::kTree: return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
+    case MaskOp::kTable: return fill_table(*atom.bits, b, h, q, k_begin, count, words);
+    case MaskOp::kDilated: return fill_dilated(atom.a, atom.pattern, q, k_begin, count, words);
+    default: return fill_interval(span(atom, b, {q, q + 1}).hull, k_begin, count, words);
+  }
+}
+
+}  // namespace mask_program
+
+void MaskPlan::fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) const noexcept {
+  using namespace mask_program;
+  mask_pair_evaluations += 64 * static_cast<uint64_t>(count);
+  if (q < 0) {
+    std::fill(words, words + count, uint64_t{0});
+    return;
+  }
+  const Program& program = compiled_->program(h);
+  if (program.shape.interval) return fill_interval(hull(b, h, q), k_begin, count, words);
+
+  std::array<std::array<uint64_t, kWordsAtOnce>, kMaxStack> stack;
+  for (int done = 0; done < count; done += kWordsAtOnce) {
+    const int now = std::min(count - done, kWordsAtOnce);
+    const int64_t k = k_begin + 64 * int64_t{done};
+    size_t top = 0;
+    for (const Step& step : program.steps) {
+      auto& x = stack[top > 1 ? top - 2 : 0];
+      auto& y = stack[top > 0 ? top - 1 : 0];
+      switch (step.kind) {
+        case Step::Kind::kAtom:
+          stack[top].fill(0);
+          fill_atom(compiled_->atoms[static_cast<size_t>(step.atom)], b, h, q, k, now, stack[top].data());
+          ++top;
+          break;
+        case Step::Kind::kNot:
+          for (auto& word : y) word = ~word;
+          break;
+        case Step::Kind::kAnd:
+          for (size_t w = 0; w < x.size(); ++w) x[w] &= y[w];
+          --top;
+          break;
+        case Step::Kind::kOr:
+          for (size_t w = 0; w < x.size(); ++w) x[w] |= y[w];
+          --top;
+          break;
+      }
+    }
+    std::copy(stack[0].begin(), stack[0].begin() + now, words + done);
+  }
+}
+
+}  // namespace regard
