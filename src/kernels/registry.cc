@@ -10,8 +10,10 @@ namespace regard::kernels {
   namespace isa_namespace {                        \
   extern const ElementwiseKernels kElementwise;    \
   extern const LinearKernels kLinear;              \
+  extern const AttentionKernels kAttention;        \
   }
-#define REGARD_SET(isa, isa_namespace) KernelSet{isa, &isa_namespace::kElementwise, &isa_namespace::kLinear}
+#define REGARD_SET(isa, isa_namespace) \
+  KernelSet { isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention }
 
 REGARD_DECLARE_SET(baseline)
 #if defined(__x86_64__)
