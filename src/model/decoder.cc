@@ -46,18 +46,18 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
           config_.num_layers);
 }
 
-KvGeometry Decoder::cache_geometry() const {
+KvGeometry cache_geometry(const DecoderConfig& config) {
   KvGeometry geometry;
-  geometry.num_kv_heads = static_cast<int>(config_.num_kv_heads);
-  geometry.head_dim = static_cast<int>(config_.head_dim);
-  geometry.value_dim = static_cast<int>(config_.head_dim);
+  geometry.num_kv_heads = static_cast<int>(config.num_kv_heads);
+  geometry.head_dim = static_cast<int>(config.head_dim);
+  geometry.value_dim = static_cast<int>(config.head_dim);
   return geometry;
 }
 
 Caches Decoder::make_caches() const {
   Caches caches;
   caches.reserve(weights_.blocks.size());
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) caches.emplace_back(KvCacheOptions{cache_geometry(), context_, nullptr});
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) caches.emplace_back(KvCacheOptions{cache_geometry(config_), context_, nullptr});
   return caches;
 }
 
@@ -138,14 +138,17 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
     });
 }
 
-uint64_t Decoder::cache_bytes_per_token() const {
-  return static_cast<uint64_t>(config_.num_layers * KvCache::tile_bytes(cache_geometry()) / kernels::kTileKeys);
+uint64_t cache_bytes_per_token(const DecoderConfig& config) {
+  return static_cast<uint64_t>(config.num_layers * KvCache::tile_bytes(cache_geometry(config)) / kernels::kTileKeys);
 }
 
-uint64_t Decoder::workspace_bytes(int64_t rows) const {
-  const int64_t q = config_.num_q_heads * config_.head_dim, kv = config_.num_kv_heads * config_.head_dim;
-  const int64_t per_row = 3 * config_.hidden_size + 2 * q + 2 * kv + 2 * config_.ffn_size + 4 * rope_.half();
-  return static_cast<uint64_t>(rows * per_row) * sizeof(float);
+uint64_t workspace_bytes(const DecoderConfig& config, int64_t rows, int threads) {
+  const int64_t q = config.num_q_heads * config.head_dim, kv = config.num_kv_heads * config.head_dim;
+  // Residual stream, normed rows and branch; queries, keys, values; gate and up; angles of two rotations.
+  const int64_t per_row = 3 * config.hidden_size + q + 2 * kv + 2 * config.ffn_size + 2 * config.head_dim;
+  // A block of rows in the attention of each thread: scaled queries, results and scores; and a chunk of decoded weights.
+  const int64_t per_thread = kernels::kMaxBlockRows * (4 * config.head_dim + 4 * kernels::kLanes) + kernels::kMaxMicroRows * kernels::kTileKeys + kernels::kLinearScratch;
+  return static_cast<uint64_t>(rows * per_row + threads * per_thread) * sizeof(float);
 }
 
 }  // namespace regard::model

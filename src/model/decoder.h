@@ -31,6 +31,13 @@ struct DecoderFeed {
   Feed::Rows rows = Feed::Rows::kLast;
 };
 
+/// The shape of one layer's cache, and what a token takes in the caches of all layers.
+KvGeometry cache_geometry(const DecoderConfig& config);
+uint64_t cache_bytes_per_token(const DecoderConfig& config);
+
+/// Upper bound of the scratch memory of a pass over `rows` tokens on so many threads.
+uint64_t workspace_bytes(const DecoderConfig& config, int64_t rows, int threads);
+
 class Decoder {
  public:
   /// `context` is the declared length of a sequence. Errors: kInvalidArgument when weights and configuration disagree.
@@ -39,16 +46,10 @@ class Decoder {
   const DecoderConfig& config() const { return config_; }
   int64_t context() const { return context_; }
 
-  KvGeometry cache_geometry() const;
   Caches make_caches() const;
 
   /// What Model::forward promises, on checked feeds. On an error the caches hold a part of the tokens; the caller truncates.
   void forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, float* out) const;
-
-  /// Memory that one token takes in the caches of all layers.
-  uint64_t cache_bytes_per_token() const;
-  /// Upper bound of scratch memory for a pass of this many rows.
-  uint64_t workspace_bytes(int64_t rows) const;
 
  private:
   struct Chunk;
