@@ -36,11 +36,16 @@ class FileBytesSource final : public ByteSource {
 
   uint64_t size() const override { return bytes_.bytes().size(); }
   Result<Done> read_at(uint64_t offset, std::span<uint8_t> out) const override {
-    const std::span<const std::byte> all = bytes_.bytes();
-    return MemorySource({reinterpret_cast<const uint8_t*>(all.data()), all.size()}).read_at(offset, out);
+    return memory().read_at(offset, out);
   }
+  std::span<const uint8_t> view(uint64_t offset, uint64_t bytes) const override { return memory().view(offset, bytes); }
 
  private:
+  MemorySource memory() const {
+    const std::span<const std::byte> all = bytes_.bytes();
+    return MemorySource({reinterpret_cast<const uint8_t*>(all.data()), all.size()});
+  }
+
   FileBytes bytes_;
 };
 
