@@ -74,7 +74,7 @@ Model model::load_opened(OpenedModel opened, const Family* family, const ModelOp
   for (int32_t id : eos)
     if (id < 0 || id >= loaded.config.vocab_size)
       fail(Code::kCorruptData, "[Model::load] end-of-text id {} is outside the vocabulary of {}", id, loaded.config.vocab_size);
-  auto impl = std::make_shared<Impl>(std::move(info), model::Decoder(std::move(loaded.config), std::move(loaded.weights), context));
+  auto impl = std::make_shared<Model::Impl>(std::move(info), model::Decoder(std::move(loaded.config), std::move(loaded.weights), context));
   impl->tokenizer = std::move(tokenizer);
   impl->chat_template = std::move(opened.chat_template);
   impl->eos_ids.assign(eos.begin(), eos.end());

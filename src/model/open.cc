@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20, kMaxTokenizerBytes = uint64_t{256} << 20;
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;  // a file that cannot be looked at is not there
   return fs::exists(path, ignored);
 }
@@ -29,16 +29,16 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
 
 // The directory's part of the facts: config.json, tokenizer.json, the template.
 OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithTokenizer with_tokenizer) {
-  if (!exists(directory / "config.json"))
+  if (!is_there(directory / "config.json"))
     fail(Code::kNotFound, "[Model::load] {} has no config.json; expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file",
          directory.string());
   const std::string config = read_text(directory / "config.json", kMaxConfigBytes);
   const fs::path generation_path = directory / "generation_config.json";
-  const std::string generation = exists(generation_path) ? read_text(generation_path, kMaxConfigBytes) : std::string();
+  const std::string generation = is_there(generation_path) ? read_text(generation_path, kMaxConfigBytes) : std::string();
   const HfConfig hf = read_hf_config(config, generation).value_or_throw();
   OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), facts_from_hf(hf).value_or_throw(), {}, false, {}};
-  opened.has_tokenizer = exists(directory / "tokenizer.json");
-  const bool has_tokenizer_config = exists(directory / "tokenizer_config.json");
+  opened.has_tokenizer = is_there(directory / "tokenizer.json");
+  const bool has_tokenizer_config = is_there(directory / "tokenizer_config.json");
   const std::string tokenizer_config = has_tokenizer_config ? read_text(directory / "tokenizer_config.json", kMaxConfigBytes) : std::string();
   if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes) {
     opened.tokenizer = tokenizer_json_spec(read_text(directory / "tokenizer.json", kMaxTokenizerBytes), "tokenizer.json").value_or_throw();
@@ -46,7 +46,7 @@ OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithT
       if (auto done = apply_tokenizer_config(tokenizer_config, "tokenizer_config.json", *opened.tokenizer); !done)
         throw_error(done.failure().code, done.failure().message);
   }
-  if (exists(directory / "chat_template.jinja"))
+  if (is_there(directory / "chat_template.jinja"))
     opened.chat_template = read_text(directory / "chat_template.jinja", kMaxConfigBytes);
   else if (has_tokenizer_config)
     opened.chat_template = chat_template_of_config(tokenizer_config).value_or_throw();
@@ -58,7 +58,8 @@ OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenize
   const GgufMetadata* metadata = source.metadata();
   if (metadata == nullptr)
     fail(Code::kInvalidArgument, "[Model::load] {} holds tensors alone; give the directory that has its config.json", path);
-  OpenedModel opened{path, std::move(source), facts_from_gguf(*metadata).value_or_throw(), {}, false, {}};
+  Facts facts = facts_from_gguf(*metadata).value_or_throw();
+  OpenedModel opened{path, std::move(source), std::move(facts), {}, false, {}};
   metadata = opened.source.metadata();
   opened.has_tokenizer = metadata->find("tokenizer.ggml.model") != nullptr;
   if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes)
@@ -72,7 +73,7 @@ OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenize
 OpenedModel open_model(const std::string& path, FileAccess access, WithTokenizer with_tokenizer) {
   const TensorAccess tensor_access = access == FileAccess::kMap ? TensorAccess::kMap : TensorAccess::kRead;
   std::error_code ignored;
-  if (!exists(path)) fail(Code::kNotFound, "[Model::load] there is no file or directory {}", path);
+  if (!is_there(path)) fail(Code::kNotFound, "[Model::load] there is no file or directory {}", path);
   return fs::is_directory(path, ignored) ? open_directory(path, tensor_access, with_tokenizer) : open_gguf(path, tensor_access, with_tokenizer);
 }
 
