@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/tokenizer.h"
 
 namespace regard {
 
@@ -49,14 +50,6 @@ struct ChatMessage {
   std::string role;
   TemplateValue content;
   TemplateValue::Object extra;  ///< further fields as the template names them: tool_calls, reasoning_content, name ...
-};
-
-/// A piece of a prompt. Special tokens may be recognised only where all of their bytes lie in template text; apart from
-/// that the pieces are one text, so that tokens may span them.
-struct TemplateSegment {
-  std::string text;
-  bool from_template = true;  ///< false: it came from messages or variables
-  friend bool operator==(const TemplateSegment&, const TemplateSegment&) = default;
 };
 
 enum class GenerationPrompt { kNo, kYes };
@@ -99,10 +92,10 @@ class REGARD_API ChatTemplate {
   /// "chatml", "gemma", "llama3", "qwen": for files that have no template of their own.
   static std::vector<std::string> list_names();
 
-  /// The prompt in pieces, neighbours of different origin; empty pieces are left out. What comes from messages and variables
+  /// The prompt as Tokenizer::encode takes it: neighbours differ in their source, none is empty. What comes from messages and variables
   /// is never template text, also after the template has cut, trimmed, replaced or joined it. Errors: kInvalidArgument when
   /// the template refuses the messages (with its words) or fails on them, kUnsupported, kResourceExhausted.
-  std::vector<TemplateSegment> render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  std::vector<PromptSegment> render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
 
   /// The same as one text. It must not be tokenized with special tokens on: contents could contain some.
   std::string render_text(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;

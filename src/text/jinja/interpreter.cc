@@ -110,7 +110,6 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope) {
   if (stmt.test != nullptr) items = filtered(stmt, items, scope);
   const auto loop = std::make_shared<Loop>();
   loop->items = items;
-  loop->level = ++loops_;
   bool completed = false;  // as in Jinja, a body that `continue` always leaves has not run as far as else is concerned
   Flow flow = Flow::kNext;
   for (size_t i = 0; i < items->items.size(); ++i) {
@@ -123,7 +122,6 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope) {
     if (flow == Flow::kBreak) break;
     if (flow == Flow::kNext) completed = true;
   }
-  --loops_;
   if (completed || stmt.otherwise.empty()) return Flow::kNext;
   const auto inner = std::make_shared<Scope>(&scope);
   return execute(stmt.otherwise, *inner);
@@ -211,10 +209,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments& arguments, const Va
   for (size_t i = 0; i < defaults.size(); ++i) {
     if (defaults[i] != nullptr) scope->names[definition.parameters[i].first] = evaluate(*defaults[i], *scope);
   }
-  const int loops = std::exchange(loops_, 0);
-  Value result(capture(definition.body, *scope));
-  loops_ = loops;
-  return result;
+  return Value(capture(definition.body, *scope));
 }
 
 MarkedText render(const Template& parsed, const Variables& variables, const Limits& limits, const Clock& clock) {

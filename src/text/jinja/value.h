@@ -74,7 +74,6 @@ struct Namespace {
 struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
-  int level = 1;
   std::vector<Value> last_changed;  // arguments of the previous loop.changed(...)
   bool changed_called = false;
 };
