@@ -49,7 +49,7 @@ bool same_content(const MaskNode::Bound& a, const MaskNode::Bound& b) {
 // Sorted by kind and name, each name once; the same name with other content would make the text form ambiguous.
 void settle(std::vector<MaskNode::Bound>& bound) {
   const auto key = [](const MaskNode::Bound& x) { return std::pair(x.table != nullptr, x.name); };
-  std::stable_sort(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) < key(y); });
+  std::sort(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) < key(y); });
   for (size_t i = 1; i < bound.size(); ++i)
     require(key(bound[i - 1]) != key(bound[i]) || same_content(bound[i - 1], bound[i]),
             "[Mask] the name '{}' stands for two different {} in one mask", bound[i].name,
