@@ -1,12 +1,12 @@
 // The loop that both kinds of BPE share: merge the neighbouring pair of lowest rank, of several the leftmost, until none is left.
-// A heap of candidate pairs and a linked list of symbols: O(n log n) for n symbols, however long the piece (Gemma's pieces are whole
-// paragraphs).
+// A queue of candidate pairs and a linked list of symbols: O(n log n) for n symbols, however long the piece (Gemma's pieces are
+// whole paragraphs).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "text/merge_queue.h"
 #include "text/vocabulary.h"
 
 namespace regard {
@@ -32,38 +32,10 @@ class Merger {
   /// Merges until no pair is left. lookup(left, right) gives the rank and the id that two symbols merge to, or id kNoToken.
   template <class Lookup>
   void run(Lookup&& lookup) {
-    heap_.clear();
-    const auto candidate = [&](int32_t left, int32_t right, auto&& keep) {
-      const Symbol &a = symbols[static_cast<size_t>(left)], &b = symbols[static_cast<size_t>(right)];
-      const MergeTable::Merge merge = lookup(a, b);
-      ++steps_;
-      if (merge.id != kNoToken) keep(Candidate{merge.rank, left, a.size + b.size, merge.id});
-    };
-    for (size_t i = 1; i < symbols.size(); ++i) {
-      candidate(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i), [&](const Candidate& c) { heap_.push_back(c); });
-    }
-    std::make_heap(heap_.begin(), heap_.end(), Later{});
-    const auto push = [&](const Candidate& c) {
-      heap_.push_back(c);
-      std::push_heap(heap_.begin(), heap_.end(), Later{});
-    };
-    while (!heap_.empty()) {
-      const Candidate top = heap_.front();
-      std::pop_heap(heap_.begin(), heap_.end(), Later{});
-      heap_.pop_back();
-      ++steps_;
-      Symbol& left = symbols[static_cast<size_t>(top.left)];
-      if (left.size == 0 || left.next < 0) continue;
-      Symbol& right = symbols[static_cast<size_t>(left.next)];
-      // Symbols only grow and their ends only move right, so an equal sum of sizes means that the pair is still the same one.
-      if (left.size + right.size != top.size) continue;
-      left.id = top.id;
-      left.size = top.size;
-      right.size = 0;
-      left.next = right.next;
-      if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = top.left;
-      if (left.previous >= 0) candidate(left.previous, top.left, push);
-      if (left.next >= 0) candidate(top.left, left.next, push);
+    if (symbols.size() <= kHeapSymbols) {
+      run_with(heap_, lookup);
+    } else {
+      run_with(buckets_, lookup);
     }
   }
 
@@ -77,18 +49,38 @@ class Merger {
   uint64_t steps() const noexcept { return steps_; }
 
  private:
-  struct Candidate {
-    uint32_t rank;
-    int32_t left;
-    uint32_t size;  // of both symbols when the candidate was made
-    int32_t id;
-  };
-  struct Later {
-    bool operator()(const Candidate& a, const Candidate& b) const noexcept {
-      return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+  static constexpr size_t kHeapSymbols = 1024;  // up to here a heap stays in the first-level cache
+
+  template <class Queue, class Lookup>
+  void run_with(Queue& queue, Lookup&& lookup) {
+    queue.clear();
+    const auto consider = [&](int32_t left, int32_t right) {
+      const Symbol &a = symbols[static_cast<size_t>(left)], &b = symbols[static_cast<size_t>(right)];
+      const MergeTable::Merge merge = lookup(a, b);
+      ++steps_;
+      if (merge.id != kNoToken) queue.push({merge.rank, left, a.size + b.size, merge.id});
+    };
+    for (size_t i = 1; i < symbols.size(); ++i) consider(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
+    while (!queue.empty()) {
+      const MergeCandidate top = queue.pop();
+      ++steps_;
+      Symbol& left = symbols[static_cast<size_t>(top.left)];
+      if (left.size == 0 || left.next < 0) continue;
+      Symbol& right = symbols[static_cast<size_t>(left.next)];
+      // Symbols only grow and their ends only move right, so an equal sum of sizes means that the pair is still the same one.
+      if (left.size + right.size != top.size) continue;
+      left.id = top.id;
+      left.size = top.size;
+      right.size = 0;
+      left.next = right.next;
+      if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = top.left;
+      if (left.previous >= 0) consider(left.previous, top.left);
+      if (left.next >= 0) consider(top.left, left.next);
     }
-  };
-  std::vector<Candidate> heap_;
+  }
+
+  HeapQueue heap_;
+  BucketQueue buckets_;
   uint64_t steps_ = 0;
 };
 

@@ -74,6 +74,7 @@ void BpeModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
     }
   }
   merger.clear();
+  merger.symbols.reserve(piece.size());
   // Unknown characters wait here until a known one follows, and with fuse_unk grow into one. That byte tokens do not flush them is
   // the reference's behaviour.
   size_t unk_size = 0, unk_begin = 0;
@@ -155,6 +156,7 @@ void SpmModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
     return id != kNoToken && ranks_[static_cast<size_t>(id)] != kNever ? id : kNoToken;
   };
   merger.clear();
+  merger.symbols.reserve(piece.size());
   for (size_t at = 0; at < piece.size();) {
     const Utf8Char c = next_char(piece.substr(at));
     const size_t size = c.valid() ? c.size : 1;
