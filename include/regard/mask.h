@@ -226,6 +226,11 @@ class REGARD_API Mask {
   std::shared_ptr<const MaskNode> node_;
 };
 
+/// Where the queries of a call stand: `placement` when it is stated. When it is not, both begin at 0, and that is accepted
+/// only when q_len = kv_len or the mask does not compare positions: which corner of the square a causal mask means is never
+/// guessed. Errors: kInvalidArgument, naming the term.
+REGARD_API Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len, int64_t kv_len);
+
 /// Documents as a hard limit: ids of the queries and of the keys by position, as in Mask::documents.
 struct DocumentLimit {
   MaskList q_ids;

@@ -114,7 +114,7 @@ class REGARD_API Model {
 
   struct Impl;
   explicit Model(std::shared_ptr<const Impl> impl);
-  const Impl& impl() const { return *impl_; }
+  const std::shared_ptr<const Impl>& shared_impl() const { return impl_; }
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -22,6 +22,12 @@ class ByteSource {
   /// Fills `out` with the bytes from `offset` on. Refused: a stretch that does not lie inside the source, or that the
   /// system fails to deliver whole.
   virtual Result<Done> read_at(uint64_t offset, std::span<uint8_t> out) const = 0;
+
+  /// The stretch itself where the bytes are in memory; empty where they are not, or where it does not lie inside.
+  virtual std::span<const uint8_t> view(uint64_t offset, uint64_t bytes) const {
+    (void)offset, (void)bytes;
+    return {};
+  }
 };
 
 /// Bytes that somebody else keeps in memory.
@@ -35,6 +41,10 @@ class MemorySource final : public ByteSource {
       return corrupt("[read_at] {} bytes from offset {} are not inside {} bytes", out.size(), offset, bytes_.size());
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return Done{};
+  }
+  std::span<const uint8_t> view(uint64_t offset, uint64_t bytes) const override {
+    if (offset > bytes_.size() || bytes > bytes_.size() - offset) return {};
+    return bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
   }
 
  private:

@@ -9,18 +9,13 @@
 #include "base/math.h"
 #include "base/rng.h"
 #include "generate/options.h"
+#include "generate/sampler.h"
 #include "regard/generate.h"
 
 namespace regard {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-
-struct Candidate {
-  int32_t id;
-  float logit;
-  double prob = 0;
-};
 
 void apply_bias(std::vector<float>& logits, const SamplingOptions& o) {
   for (const auto& [id, bias] : o.logit_bias) {
@@ -118,8 +113,7 @@ void check_sampling(const SamplingOptions& o) {
     require(!std::isnan(bias) && bias != std::numeric_limits<float>::infinity(), "[generate] logit_bias of id {} is {}; expected a finite number or -infinity", id, bias);
 }
 
-int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o, uint64_t choice,
-               int64_t token_index) {
+std::vector<Candidate> candidates(std::span<const float> raw, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o) {
   check_sampling(o);
   require(prompt_size >= 0 && static_cast<size_t>(prompt_size) <= history.size(), "[sample] a prompt of {} in a history of {}", prompt_size, history.size());
   for (int32_t id : history)
@@ -136,7 +130,7 @@ int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int
     if (logits[i] != kNever && (best < 0 || logits[i] > logits[static_cast<size_t>(best)])) best = static_cast<int32_t>(i);
   }
   if (best < 0) fail(Code::kNumeric, "[sample] no id is left to choose from: all {} are banned or have probability 0", logits.size());
-  if (o.temperature == 0) return best;
+  if (o.temperature == 0) return {{best, logits[static_cast<size_t>(best)], 1.0}};
 
   std::vector<Candidate> c;
   c.reserve(logits.size());
@@ -162,8 +156,15 @@ int32_t sample(std::span<const float> raw, std::span<const int32_t> history, int
     keep_typical(c, static_cast<double>(o.typical_p));
     normalise(c, std::max_element(c.begin(), c.end(), [](auto& a, auto& b) { return a.logit < b.logit; })->logit);
   }
+  return c;
+}
+
+int32_t sample(std::span<const float> logits, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& options, uint64_t choice,
+               int64_t token_index) {
+  std::vector<Candidate> c = candidates(logits, history, prompt_size, options);
+  if (c.size() == 1) return c.front().id;
   // Inverse transform over the candidates in order of likelihood. Should rounding leave the sum below the draw, the last one is taken.
-  const double draw = random_uniform(o.seed, choice, static_cast<uint64_t>(token_index));
+  const double draw = random_uniform(options.seed, choice, static_cast<uint64_t>(token_index));
   return front(c, [&](double sum) { return sum > draw; }).back().id;
 }
 

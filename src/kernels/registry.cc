@@ -9,8 +9,11 @@ namespace regard::kernels {
 #define REGARD_DECLARE_SET(isa_namespace)          \
   namespace isa_namespace {                        \
   extern const ElementwiseKernels kElementwise;    \
+  extern const LinearKernels kLinear;              \
+  extern const AttentionKernels kAttention;        \
   }
-#define REGARD_SET(isa, isa_namespace) KernelSet{isa, &isa_namespace::kElementwise}
+#define REGARD_SET(isa, isa_namespace) \
+  KernelSet { isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention }
 
 REGARD_DECLARE_SET(baseline)
 #if defined(__x86_64__)

@@ -2,13 +2,17 @@
 #pragma once
 
 #include "base/isa.h"
+#include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/linear.h"
 
 namespace regard::kernels {
 
 struct KernelSet {
   Isa isa;
   const ElementwiseKernels* elementwise;
+  const LinearKernels* linear;
+  const AttentionKernels* attention;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

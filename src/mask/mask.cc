@@ -37,20 +37,6 @@ Mask stepped(MaskOp op, std::string_view term, int64_t n) {
   return leaf(op, n);
 }
 
-Mask joined(MaskOp op, const Mask& a, const Mask& b) {
-  MaskNode node;
-  node.op = op;
-  for (const Mask* side : {&a, &b}) {
-    const auto& child = MaskNode::of(*side);
-    if (child->op == op) {
-      node.children.insert(node.children.end(), child->children.begin(), child->children.end());
-    } else {
-      node.children.push_back(child);
-    }
-  }
-  return MaskNode::finish(std::move(node));
-}
-
 bool more_than_one(const MaskList& list, bool one_number_per_row) {
   return one_number_per_row ? list.size() > 1 : list.rows() > 1;
 }
@@ -202,8 +188,23 @@ Mask Mask::operator~() const {
   return MaskNode::finish(std::move(node));
 }
 
-Mask operator&(const Mask& a, const Mask& b) { return joined(MaskOp::kAnd, a, b); }
-Mask operator|(const Mask& a, const Mask& b) { return joined(MaskOp::kOr, a, b); }
+Mask operator&(const Mask& a, const Mask& b) { return join_masks(MaskOp::kAnd, {a, b}); }
+Mask operator|(const Mask& a, const Mask& b) { return join_masks(MaskOp::kOr, {a, b}); }
+
+Mask join_masks(MaskOp op, const std::vector<Mask>& operands) {
+  if (operands.size() == 1) return operands.front();
+  MaskNode node;
+  node.op = op;
+  for (const Mask& operand : operands) {
+    const auto& child = MaskNode::of(operand);
+    if (child->op == op) {
+      node.children.insert(node.children.end(), child->children.begin(), child->children.end());
+    } else {
+      node.children.push_back(child);
+    }
+  }
+  return MaskNode::finish(std::move(node));
+}
 
 Bindings Mask::bindings() const {
   Bindings result;
@@ -230,6 +231,24 @@ bool same(const MaskNode& a, const MaskNode& b) noexcept {
 }
 
 bool operator==(const Mask& a, const Mask& b) noexcept { return same(*a.node_, *b.node_); }
+
+Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len, int64_t kv_len) {
+  if (placement) {
+    require(placement->q_begin >= 0 && placement->k_begin >= 0, "[resolve_placement] q_begin {} and k_begin {} given; expected 0 or more",
+            placement->q_begin, placement->k_begin);
+    return *placement;
+  }
+  if (q_len != kv_len && mask.compares_positions()) {
+    const MaskNode* node = &mask.node();
+    while (!node->children.empty())
+      node = std::find_if(node->children.begin(), node->children.end(), [](const auto& child) { return child->compares_positions; })->get();
+    fail(Code::kInvalidArgument,
+         "[resolve_placement] {} queries and {} keys, but not where the queries stand among them, and {} compares their positions; "
+         "state a Placement: q_begin 0 for the first queries, q_begin {} for the last",
+         q_len, kv_len, term_label(*node), kv_len - q_len);
+  }
+  return {};
+}
 
 // Walks from every node towards its root, marking what was seen on this walk; linear, because a walk stops where an
 // earlier one has been.

@@ -53,6 +53,9 @@ bool same(const MaskNode& a, const MaskNode& b) noexcept;
 /// True for a letter or '_' followed by letters, digits and '_'.
 bool is_mask_name(std::string_view name) noexcept;
 
+/// The operands under one & or |, those of the same kind opened up into it. At least one operand.
+Mask join_masks(MaskOp op, const std::vector<Mask>& operands);
+
 /// The name of a term or operator in the text form: "causal", "per_head", "&".
 std::string_view mask_op_name(MaskOp op) noexcept;
 

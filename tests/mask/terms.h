@@ -93,8 +93,9 @@ struct Bits {
   std::vector<uint8_t> bits;
   TensorView<const uint8_t> view() const { return TensorView<const uint8_t>(bits.data(), {batch, heads, q_len, kv_len}); }
 };
-inline Rule table(std::string name, const Bits& t) {
-  return {Mask::table(std::move(name), BitTable::from_array(Polarity::kKeep, t.view())), [t](const Pair& p) {
+inline Rule table(const Bits& t) {
+  const BitTable table = BitTable::from_array(Polarity::kKeep, t.view());
+  return {Mask::table("t" + std::to_string(table.hash()), table), [t](const Pair& p) {
             if (p.q >= t.q_len || p.k >= t.kv_len) return false;
             const int64_t b = t.batch == 1 ? 0 : p.b, h = t.heads == 1 ? 0 : p.h;
             return t.bits[static_cast<size_t>(((b * t.heads + h) * t.q_len + p.q) * t.kv_len + p.k)] != 0;
@@ -169,13 +170,12 @@ inline Rule random_term(int64_t size, Kinds kinds) {
     }
     case 13: {
       Bits bits{pick(0, 2) == 0 ? 1 : kBatch, pick(0, 2) == 0 ? 1 : kHeads, pick(1, size + 4), pick(1, size + 4), {}};
-      const uint64_t seed = *rc::gen::arbitrary<uint64_t>();
-      uint64_t state = seed | 1;
+      uint64_t state = static_cast<uint64_t>(pick(0, int64_t{1} << 60));
       for (int64_t i = 0, n = bits.batch * bits.heads * bits.q_len * bits.kv_len; i < n; ++i) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         bits.bits.push_back(static_cast<uint8_t>(state >> 63));
       }
-      return table("t" + std::to_string(seed), bits);
+      return table(bits);
     }
     default: {
       std::vector<Rule> rules;

@@ -1,8 +1,8 @@
 """True float64 forward passes of `transformers` models.
 
-`model.double()` is not float64: norms, softmax, rotary tables and gates are cast to float32 inside the library. `Float64Mode` turns every
-such cast into a cast to float64 while it is active and raises if a float32 tensor appears all the same, so that a result
-computed under it is known to be float64 throughout.
+`model.double()` is not float64: norms, softmax, rotary tables and gates are cast to float32 inside the library.
+`Float64Mode` turns every such cast into a cast to float64 while it is active and raises if a float32 tensor appears
+all the same, so that a result computed under it is known to be float64 throughout.
 
     with Float64Mode():
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")

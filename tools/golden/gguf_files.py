@@ -1,22 +1,25 @@
 """Make the tiny GGUF files under tests/golden/gguf, the ids their tokenizers give, and their float64 logits.
 
-Random `transformers` models (seeded) are converted as llama.cpp's converter does it: q/k rows of the llama architecture
-permuted to interleaved order (k with its own head count), gemma's +1 baked into the norms, llama3 scaling as `rope_freqs.weight`
-divisors, 1-D tensors F32, tied heads left out. Matrices are quantised; 256-wide rows take K-quants, others the 32-wide types.
-Each file has a tokenizer trained here on sentences written here, so text can be generated from it. Beside NAME.gguf stand
+Random `transformers` models (seeded) are converted as llama.cpp's converter does it: q/k rows of the llama
+architecture permuted to interleaved order (k with its own head count), gemma's +1 baked into the norms, llama3
+scaling as `rope_freqs.weight` divisors, 1-D tensors F32, tied heads left out. Matrices are quantised; 256-wide rows
+take K-quants, others the 32-wide types. Each file has a tokenizer trained here on sentences written here, so text can
+be generated from it. Beside NAME.gguf stand
   NAME.ids.npy       int64 [n]
   NAME.logits.npy    float64 [n, vocab]   from the dequantised weights
   NAME.tokens.jsonl  {"text", "special", "ids"} per line, ids of llama.cpp without BOS or EOS
-`llama_q4_1` also exists in two parts (llama_q4_1-00001-of-00002.gguf), to be read as the same model. `vocab_gpt2.gguf` has a tokenizer and no tensors.
+`llama_q4_1` also exists in two parts (llama_q4_1-00001-of-00002.gguf), to be read as the same model.
+`vocab_gpt2.gguf` has a tokenizer and no tensors.
 
-The logits are computed twice, by `transformers` in true float64 and by plain numpy straight from the GGUF conventions, and must agree to 1e-12;
-an unquantised conversion must give the logits of the model it was made from, and llama.cpp must load each file and agree within
-its own 8-bit arithmetic.
+The logits are computed twice, by `transformers` in true float64 and by plain numpy straight from the GGUF
+conventions, and must agree to 1e-12; an unquantised conversion must give the logits of the model it was made from,
+and llama.cpp must load each file and agree within its own 8-bit arithmetic.
 
 Run:  python gguf_files.py
 Made with gguf 0.19.0, llama-cpp-python 0.3.36, tokenizers 0.23.3, torch 2.15.0, transformers 5.24.0, numpy 2.4.6.
 """
 
+import collections
 import json
 import math
 import pathlib
@@ -42,7 +45,9 @@ LENGTH = 32
 VOCAB = 320
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 TEXT = [
@@ -59,7 +64,10 @@ TEXT = [
 def gpt2_vocabulary(specials, size=VOCAB, split=None):
     """tokens, types, merges of a byte-level BPE: specials, 256 bytes, learned merges."""
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=size, special_tokens=specials, initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+        vocab_size=size,
+        special_tokens=specials,
+        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
     )
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -67,17 +75,33 @@ def gpt2_vocabulary(specials, size=VOCAB, split=None):
     state = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(state["vocab"], key=state["vocab"].get)
     assert len(tokens) == size
-    return tokens, [CONTROL if token in specials else NORMAL for token in tokens], [" ".join(pair) for pair in state["merges"]]
+    return (
+        tokens,
+        [CONTROL if token in specials else NORMAL for token in tokens],
+        [" ".join(pair) for pair in state["merges"]],
+    )
+
+
+def commonest(texts, count):
+    """The most frequent characters, ties by code point: the trainers' own choice among ties differs from run to run."""
+    counts = collections.Counter(char for text in texts for char in text)
+    return sorted(sorted(counts, key=lambda char: (-counts[char], char))[:count])
+
+
+def keep(text, alphabet):
+    return "".join(char for char in text if char in alphabet)
 
 
 def spm_vocabulary(specials, users, size=VOCAB):
     """tokens, scores, types of a score-driven vocabulary: unknown, specials, user-defined, bytes, learned pieces."""
     head = ["<unk>", *specials, *users]
     fixed = len(head) + 256
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=size - fixed, show_progress=False, limit_alphabet=36)
+    texts = [text.lower().replace(" ", "\u2581") for text in TEXT]
+    alphabet = commonest(texts, 36)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=size - fixed, show_progress=False, initial_alphabet=alphabet)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
-    tokenizer.train_from_iterator([text.lower() for text in TEXT], trainer)
+    tokenizer.train_from_iterator([keep(text, alphabet) for text in texts], trainer)
     pieces = tokenizer.get_vocab()
     pieces = sorted(pieces, key=lambda piece: (len(piece) == 1, pieces[piece]))  # merges first, single characters last
     tokens = head + [f"<0x{byte:02X}>" for byte in range(256)] + pieces
@@ -111,10 +135,25 @@ def add_tokenizer(writer, spec):
         writer.add_chat_template(spec["template"])
 
 
-CHAT_BPE = dict(model="gpt2", pre="smollm", specials=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], bos="<|im_start|>", eos="<|im_end|>",
-                add_bos_token=False, add_space_prefix=False, template=CHATML)
-SMALL = dict(vocab_size=VOCAB, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512, bos_token_id=None, eos_token_id=None,
-             pad_token_id=None)
+CHAT_BPE = dict(
+    model="gpt2",
+    pre="smollm",
+    specials=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    bos="<|im_start|>",
+    eos="<|im_end|>",
+    add_bos_token=False,
+    add_space_prefix=False,
+    template=CHATML,
+)
+SMALL = dict(
+    vocab_size=VOCAB,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=512,
+    bos_token_id=None,
+    eos_token_id=None,
+    pad_token_id=None,
+)
 
 
 def rope(kind="default", theta=500.0, **more):
@@ -126,8 +165,15 @@ FILES = {
     "llama_q4_1": dict(
         arch="llama",
         config=transformers.LlamaConfig(
-            **SMALL, hidden_size=64, intermediate_size=96, num_hidden_layers=2, rms_norm_eps=1e-5, tie_word_embeddings=True,
-            **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16),
+            **SMALL,
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-5,
+            tie_word_embeddings=True,
+            **rope(
+                "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16
+            ),
         ),
         types=dict(default="Q4_1", token_embd="Q8_0"),
         tokenizer=CHAT_BPE,
@@ -135,16 +181,36 @@ FILES = {
     "llama_mixed": dict(
         arch="llama",
         config=transformers.LlamaConfig(
-            **{**SMALL, "num_key_value_heads": 1}, hidden_size=32, intermediate_size=256, num_hidden_layers=2, head_dim=16, rms_norm_eps=1e-6,
-            tie_word_embeddings=False, **rope("linear", factor=4.0),
+            **{**SMALL, "num_key_value_heads": 1},
+            hidden_size=32,
+            intermediate_size=256,
+            num_hidden_layers=2,
+            head_dim=16,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=False,
+            **rope("linear", factor=4.0),
         ),
-        types=dict(default="Q4_0", attn_v="Q5_1", ffn_up="F16", ffn_gate="Q8_0", ffn_down=["Q5_K", "Q6_K"], token_embd="Q4_0", output="F32"),
+        types=dict(
+            default="Q4_0",
+            attn_v="Q5_1",
+            ffn_up="F16",
+            ffn_gate="Q8_0",
+            ffn_down=["Q5_K", "Q6_K"],
+            token_embd="Q4_0",
+            output="F32",
+        ),
         tokenizer=dict(model="llama", pre="default", specials=["<s>", "</s>"], bos="<s>", eos="</s>"),
     ),
     "qwen2_q5_0": dict(
         arch="qwen2",
         config=transformers.Qwen2Config(
-            **SMALL, hidden_size=64, intermediate_size=96, num_hidden_layers=2, rms_norm_eps=1e-6, tie_word_embeddings=True, use_sliding_window=False,
+            **SMALL,
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=True,
+            use_sliding_window=False,
             **rope(theta=1000.0),
         ),
         types=dict(default="Q5_0", attn_v="Q8_0", token_embd="Q8_0"),
@@ -153,8 +219,15 @@ FILES = {
     "qwen3_16bit": dict(
         arch="qwen3",
         config=transformers.Qwen3Config(
-            **SMALL, hidden_size=32, intermediate_size=64, num_hidden_layers=2, head_dim=16, rms_norm_eps=1e-6, tie_word_embeddings=False,
-            use_sliding_window=False, **rope(theta=1000.0),
+            **SMALL,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            head_dim=16,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=False,
+            use_sliding_window=False,
+            **rope(theta=1000.0),
         ),
         types=dict(default="F16", attn_output="BF16", ffn_down="BF16", token_embd="F16", output="BF16"),
         tokenizer=dict(CHAT_BPE, pre="llama-bpe", bos="<|endoftext|>"),
@@ -162,23 +235,53 @@ FILES = {
     "gemma3_q4_k": dict(
         arch="gemma3",
         config=transformers.Gemma3TextConfig(
-            **{**SMALL, "num_key_value_heads": 1}, hidden_size=32, intermediate_size=256, num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=16,
-            sliding_window=8, rms_norm_eps=1e-6, tie_word_embeddings=True,
+            **{**SMALL, "num_key_value_heads": 1},
+            hidden_size=32,
+            intermediate_size=256,
+            num_hidden_layers=7,
+            head_dim=16,
+            query_pre_attn_scalar=16,
+            sliding_window=8,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=True,
             layer_types=["sliding_attention"] * 5 + ["full_attention", "sliding_attention"],
-            rope_parameters=dict(full_attention=dict(rope_type="linear", factor=4.0, rope_theta=2000.0),
-                                 sliding_attention=dict(rope_type="default", rope_theta=10000.0)),
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", factor=4.0, rope_theta=2000.0),
+                sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+            ),
         ),
         types=dict(default="Q5_0", attn_v=["Q8_0", "Q5_0"] * 4, ffn_down=["Q6_K", "Q4_K"] * 4, token_embd="Q8_0"),
-        tokenizer=dict(model="llama", pre="default", specials=["<bos>", "<eos>", "<end_of_turn>"], users=["\n", "\n\n", "  ", "   ", "<b>"], bos="<bos>", eos="<eos>",
-                       add_bos_token=True, add_space_prefix=False),
+        tokenizer=dict(
+            model="llama",
+            pre="default",
+            specials=["<bos>", "<eos>", "<end_of_turn>"],
+            users=["\n", "\n\n", "  ", "   ", "<b>"],
+            bos="<bos>",
+            eos="<eos>",
+            add_bos_token=True,
+            add_space_prefix=False,
+        ),
     ),
 }
 PARTS = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_attention_layernorm": "ffn_norm",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "post_attention_layernorm": "ffn_norm",
 }
-GEMMA_PARTS = dict(PARTS, post_attention_layernorm="post_attention_norm", pre_feedforward_layernorm="ffn_norm", post_feedforward_layernorm="post_ffw_norm")
+GEMMA_PARTS = dict(
+    PARTS,
+    post_attention_layernorm="post_attention_norm",
+    pre_feedforward_layernorm="ffn_norm",
+    post_feedforward_layernorm="post_ffw_norm",
+)
 
 
 def interleave(rows, heads):
@@ -201,9 +304,15 @@ def gguf_tensors(spec, model):
             part = (GEMMA_PARTS if arch == "gemma3" else PARTS)[part]
             new = f"blk.{layer}.{part}.{kind}"
             if arch == "llama" and part in ("attn_q", "attn_k"):
-                value = interleave(value, config.num_attention_heads if part == "attn_q" else config.num_key_value_heads)
+                value = interleave(
+                    value, config.num_attention_heads if part == "attn_q" else config.num_key_value_heads
+                )
         else:
-            part = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "lm_head.weight": "output"}[name]
+            part = {
+                "model.embed_tokens.weight": "token_embd",
+                "model.norm.weight": "output_norm",
+                "lm_head.weight": "output",
+            }[name]
             new = part + ".weight"
         if part.endswith("norm") and arch == "gemma3":
             value = value + np.float32(1)
@@ -281,7 +390,9 @@ def write_tokens(path, specials):
     lines = []
     for text, special in chosen:
         ids = model.tokenize(text.encode(), add_bos=False, special=special)
-        lines.append(json.dumps({"text": text, "special": special, "ids": ids}, ensure_ascii=False, separators=(",", ":")))
+        lines.append(
+            json.dumps({"text": text, "special": special, "ids": ids}, ensure_ascii=False, separators=(",", ":"))
+        )
     path.with_suffix(".tokens.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
@@ -315,10 +426,12 @@ def make(name, spec):
     def apart(a):
         return np.abs(a - logits).max() / scale
 
-    print(f"{name:12} {path.stat().st_size:7} bytes, max |logit| {scale:5.2f}; relative distance of numpy {apart(other):.0e}, "
-          f"before quantising {apart(original):.0e}, llama.cpp {apart(native):.0e}, "
-          f"correlation with llama.cpp {np.corrcoef(native.ravel(), logits.ravel())[0, 1]:.5f}")
-    assert apart(other) < 1e-12 and np.corrcoef(native.ravel(), logits.ravel())[0, 1] > 0.999
+    together = np.corrcoef(native.ravel(), logits.ravel())[0, 1]
+    print(
+        f"{name}: {path.stat().st_size} bytes, max |logit| {scale:.2f}; relative distance of numpy {apart(other):.0e}"
+    )
+    print(f"  before quantising {apart(original):.0e}; of llama.cpp {apart(native):.0e}, correlation {together:.5f}")
+    assert apart(other) < 1e-12 and together > 0.999
     if name == "llama_q4_1":
         parts = Llama(str(OUT / f"{name}-00001-of-00002.gguf"), n_ctx=64, logits_all=True, verbose=False)
         parts.eval(ids.tolist())

@@ -1,10 +1,10 @@
 """Two independent float forward passes over a GGUF file: a helper module of the scripts beside it.
 
-`to_transformers(path, dtype)` dequantises every tensor with PyPI `gguf`, undoes llama.cpp's conversion (q/k rows of the llama
-architecture back to half-split order, gemma's baked +1 off its norms) and returns a `transformers` model.
-`numpy_logits(path, ids)` follows the GGUF conventions as they stand (interleaved rotation for llama, rope_freqs as divisors,
-norm weights as stored, gemma's local base 1e4 and its 5:1 pattern by rule) in plain numpy float64, without torch.
-That the two agree shows that a file means what it should.
+`to_transformers(path, dtype)` dequantises every tensor with PyPI `gguf`, undoes llama.cpp's conversion (q/k rows of
+the llama architecture back to half-split order, gemma's baked +1 off its norms) and returns a `transformers` model.
+`numpy_logits(path, ids)` follows the GGUF conventions as they stand (interleaved rotation for llama, rope_freqs as
+divisors, norm weights as stored, gemma's local base 1e4 and its 5:1 pattern by rule) in plain numpy float64, without
+torch. That the two agree shows that a file means what it should.
 
 Made with gguf 0.19.0, numpy 2.x, torch 2.15.0, transformers 5.24.0.
 """
@@ -131,11 +131,18 @@ def to_transformers(path, dtype="float32"):
         if name.startswith("blk."):
             _, layer, part, kind = name.split(".")
             if arch == "llama" and part in ("attn_q", "attn_k"):
-                value = torch.from_numpy(_half_split(value.numpy(), f["heads" if part == "attn_q" else "kv_heads"]).copy())
+                value = torch.from_numpy(
+                    _half_split(value.numpy(), f["heads" if part == "attn_q" else "kv_heads"]).copy()
+                )
             state[f"model.layers.{layer}.{names[part]}.{kind}"] = value
         else:
-            state[{"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
-                   "output.weight": "lm_head.weight"}[name]] = value
+            state[
+                {
+                    "token_embd.weight": "model.embed_tokens.weight",
+                    "output_norm.weight": "model.norm.weight",
+                    "output.weight": "lm_head.weight",
+                }[name]
+            ] = value
     if tied:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     with torch.device("meta"):

@@ -1,13 +1,13 @@
 """Make the tiny Hugging Face checkpoints under tests/golden/hf and their float64 results.
 
-Every checkpoint has random weights (seeded by its name), fewer than 300 KB, and is meant to be run beyond its window and
-beyond its original context length. Beside config.json and the weights stand
+Every checkpoint has random weights (seeded by its name), fewer than 300 KB, and is meant to be run beyond its window
+and beyond its original context length. Beside config.json and the weights stand
   ids.npy     int64 [n]         the input
   logits.npy  float64 [n, vocab]
   hidden.npy  float64 [n, hidden]  last hidden state, after the final norm
-computed by `transformers` in true float64 (float64.py says how) from the values in the weight file.
-`llama_longrope` also has logits_short.npy: the logits of the first 24 ids alone, where the short factors hold.
-`config.v4.json` is the same configuration in the spelling of transformers < 5 (rope_theta, rope_scaling).
+computed by `transformers` in true float64 (float64.py says how) from the values in the weight file. `llama_longrope`
+also has logits_short.npy: the logits of the first 24 ids alone, where the short factors hold. `config.v4.json` is the
+same configuration in the spelling of transformers < 5 (rope_theta, rope_scaling).
 
 Each result is compared with an ordinary float32 pass of the same library before it is written, and the two spellings
 are compared with each other.
@@ -26,7 +26,7 @@ import zlib
 import numpy as np
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from float64 import Float64Mode
 
@@ -60,20 +60,35 @@ CHECKPOINTS = {
             COMMON,
             rms_norm_eps=1e-5,
             tie_word_embeddings=True,
-            **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
+            **rope(
+                "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32
+            ),
         ),
         torch.bfloat16,
         None,
     ),
     "llama_linear": (
         "LlamaConfig",
-        dict(COMMON, rms_norm_eps=1e-6, tie_word_embeddings=False, attention_bias=True, mlp_bias=True, **rope("linear", factor=4.0)),
+        dict(
+            COMMON,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=False,
+            attention_bias=True,
+            mlp_bias=True,
+            **rope("linear", factor=4.0),
+        ),
         torch.float32,
         None,
     ),
     "llama_dynamic": (
         "LlamaConfig",
-        dict(COMMON, max_position_embeddings=32, rms_norm_eps=1e-5, tie_word_embeddings=True, **rope("dynamic", factor=2.0)),
+        dict(
+            COMMON,
+            max_position_embeddings=32,
+            rms_norm_eps=1e-5,
+            tie_word_embeddings=True,
+            **rope("dynamic", factor=2.0),
+        ),
         torch.bfloat16,
         None,
     ),
@@ -108,7 +123,15 @@ CHECKPOINTS = {
     ),
     "mistral": (
         "MistralConfig",
-        dict(COMMON, num_hidden_layers=3, head_dim=16, rms_norm_eps=1e-5, sliding_window=8, tie_word_embeddings=False, **rope()),
+        dict(
+            COMMON,
+            num_hidden_layers=3,
+            head_dim=16,
+            rms_norm_eps=1e-5,
+            sliding_window=8,
+            tie_word_embeddings=False,
+            **rope(),
+        ),
         torch.float16,
         None,
     ),
@@ -176,7 +199,7 @@ CHECKPOINTS = {
 
 
 def randomise(model, generator):
-    """Weights of unit-ish gain, so that activations, scores and logits stay in a sensible range; no norm weight is 1."""
+    """Weights that keep activations, scores and logits in a sensible range; no norm weight is 1."""
     gemma = model.config.model_type.startswith("gemma")
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -260,7 +283,9 @@ def make(name):
     if name == "llama_longrope":
         np.save(folder / "logits_short.npy", forward64(folder, ids[:SHORT])[0])
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    print(f"{name:15} weights {weights:7} bytes, max |logit| {np.abs(logits).max():6.2f}, float32 differs by {apart:.1e}")
+    print(
+        f"{name:15} weights {weights:7} bytes, max |logit| {np.abs(logits).max():6.2f}, float32 differs by {apart:.1e}"
+    )
     assert weights < 300_000
 
 

@@ -1,7 +1,7 @@
 """Plain encoders of the K-quant blocks that PyPI `gguf` can only decode: Q4_K, Q5_K, Q6_K.
 
-They round to the nearest representable value with simple scales (no search), which is enough for tests: what counts is that
-the bytes are valid blocks. Every result is decoded with `gguf.quants.dequantize` by the callers.
+They round to the nearest representable value with simple scales (no search), which is enough for tests: what counts
+is that the bytes are valid blocks. Every result is decoded with `gguf.quants.dequantize` by the callers.
 """
 
 import gguf
@@ -34,7 +34,11 @@ def _asymmetric(values, top):
         sc = np.nan_to_num(np.rint(scale / d.astype(np.float64)[:, None])).clip(0, 63).astype(np.uint8)
         mn = np.nan_to_num(np.rint(low / dmin.astype(np.float64)[:, None])).clip(0, 63).astype(np.uint8)
         step = d.astype(np.float64)[:, None, None] * sc[..., None]
-        q = np.nan_to_num(np.rint((sub + dmin.astype(np.float64)[:, None, None] * mn[..., None]) / step)).clip(0, top).astype(np.uint8)
+        q = (
+            np.nan_to_num(np.rint((sub + dmin.astype(np.float64)[:, None, None] * mn[..., None]) / step))
+            .clip(0, top)
+            .astype(np.uint8)
+        )
     return d, dmin, sc, mn, q
 
 
@@ -45,7 +49,9 @@ def _low_nibbles(q):
 
 def q4_k(values):
     d, dmin, sc, mn, q = _asymmetric(values, 15)
-    return np.concatenate([d.view(np.uint8).reshape(-1, 2), dmin.view(np.uint8).reshape(-1, 2), _pack_scales(sc, mn), _low_nibbles(q)], 1)
+    return np.concatenate(
+        [d.view(np.uint8).reshape(-1, 2), dmin.view(np.uint8).reshape(-1, 2), _pack_scales(sc, mn), _low_nibbles(q)], 1
+    )
 
 
 def q5_k(values):
@@ -54,7 +60,14 @@ def q5_k(values):
     for i in range(8):
         high |= (q[:, i] >> 4) << i
     return np.concatenate(
-        [d.view(np.uint8).reshape(-1, 2), dmin.view(np.uint8).reshape(-1, 2), _pack_scales(sc, mn), high, _low_nibbles(q & 15)], 1
+        [
+            d.view(np.uint8).reshape(-1, 2),
+            dmin.view(np.uint8).reshape(-1, 2),
+            _pack_scales(sc, mn),
+            high,
+            _low_nibbles(q & 15),
+        ],
+        1,
     )
 
 
@@ -67,7 +80,9 @@ def q6_k(values):
         sc = np.nan_to_num(np.rint(scale / d.astype(np.float64)[:, None])).clip(-128, 127).astype(np.int8)
         q = np.nan_to_num(np.rint(sub / (d.astype(np.float64)[:, None, None] * sc[..., None]))).clip(-32, 31)
     q = (q.reshape(-1, 2, 4, 32) + 32).astype(np.uint8)  # [n, half, t, l]
-    low = np.concatenate([q[:, :, 0] & 15 | (q[:, :, 2] & 15) << 4, q[:, :, 1] & 15 | (q[:, :, 3] & 15) << 4], -1).reshape(-1, 128)
+    low = np.concatenate(
+        [q[:, :, 0] & 15 | (q[:, :, 2] & 15) << 4, q[:, :, 1] & 15 | (q[:, :, 3] & 15) << 4], -1
+    ).reshape(-1, 128)
     high = (q[:, :, 0] >> 4 | (q[:, :, 1] >> 4) << 2 | (q[:, :, 2] >> 4) << 4 | (q[:, :, 3] >> 4) << 6).reshape(-1, 64)
     return np.concatenate([low, high, sc.view(np.uint8).reshape(-1, 16), d.view(np.uint8).reshape(-1, 2)], 1)
 

@@ -1,15 +1,17 @@
 """Make tests/golden/models/{smollm2,gemma3}.json: greedy text and logits of the two example models.
 
-The weights are the dequantised values of the GGUF files (gguf_models.py), the model is that of `transformers`. Per prompt:
-  text, special   the text and whether special tokens in it were parsed; ids come from llama.cpp (Gemma with <bos> in front)
+The weights are the dequantised values of the GGUF files (gguf_models.py), the model is that of `transformers`.
+For each prompt:
+  text, special   the text and whether special tokens in it were parsed; ids come from llama.cpp
+                  (Gemma with <bos> in front)
   ids             the prompt as token ids
   greedy          40 greedy ids of the float32 model with its cache; stop tokens are ignored
   margins         best minus second logit at each of the 40 steps, from a float64 pass over prompt + greedy
   top_ids, top_logits   the 64 largest logits after the prompt (float64 pass)
   sampled_logits  the logits after the prompt at the file's `sampled_ids` (256 ids, the same for every prompt)
   max_abs_logit   the largest |logit| after the prompt
-The float64 pass is a true one (float64.py); its argmax equals the float32 choice at every step, or the script fails. The longest
-prompt is longer than Gemma's window of 512.
+The float64 pass is a true one (float64.py); its argmax equals the float32 choice at every step, or the script fails.
+The longest prompt is longer than Gemma's window of 512.
 
 Run:  python model_greedy.py SMOLLM2.gguf GEMMA3.gguf       (files from tools/get-model; some minutes, 8 GB of memory)
 Made with torch 2.15.0, transformers 5.24.0, gguf 0.19.0, llama-cpp-python 0.3.36.
@@ -33,12 +35,13 @@ OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "models
 STEPS = 40
 
 # About 700 tokens of plain text, so that a window of 512 has an outside.
+WINDS = "north east south west north-east south-west north east west south north south east west north east".split()
+SHIPS = [3, 5, 2, 8, 1, 13, 4, 7, 9, 6, 2, 11, 3, 5, 8, 1]
+HOURS = [9, 7, 11, 6, 12, 8, 10, 5, 9, 7, 13, 6, 8, 11, 9, 10]
 LONG = "".join(
-    f"Day {day}. The keeper of the lighthouse wrote that the wind came from the {wind}, that {ships} ships had passed, and that the lamp burned "
-    f"for {hours} hours before the fog rose from the sea. "
-    for day, (wind, ships, hours) in enumerate(
-        zip("north east south west north-east south-west north east west south north south east west north east".split(),
-            [3, 5, 2, 8, 1, 13, 4, 7, 9, 6, 2, 11, 3, 5, 8, 1], [9, 7, 11, 6, 12, 8, 10, 5, 9, 7, 13, 6, 8, 11, 9, 10]), 1)
+    f"Day {day}. The keeper of the lighthouse wrote that the wind came from the {wind}, that {ships} ships had passed, "
+    f"and that the lamp burned for {hours} hours before the fog rose from the sea. "
+    for day, (wind, ships, hours) in enumerate(zip(WINDS, SHIPS, HOURS, strict=True), 1)
 )
 PLAIN = [
     "The capital of France is",
@@ -61,9 +64,19 @@ def chat(user, system="You are a helpful AI assistant named SmolLM, trained by H
 
 PROMPTS = {
     "smollm2": [(text, False) for text in PLAIN]
-    + [(chat(user), True) for user in ("What is gravity?", "Write a short poem about rain.", "Which is larger, 17 or 71? Explain.")],
+    + [
+        (chat(user), True)
+        for user in ("What is gravity?", "Write a short poem about rain.", "Which is larger, 17 or 71? Explain.")
+    ],
     "gemma3": [(text, False) for text in PLAIN]
-    + [(text, False) for text in ("The theory of relativity says that", "Q: What is the largest planet?\nA:", "<h1>News</h1>\n<table><tr><td>")],
+    + [
+        (text, False)
+        for text in (
+            "The theory of relativity says that",
+            "Q: What is the largest planet?\nA:",
+            "<h1>News</h1>\n<table><tr><td>",
+        )
+    ],
 }
 
 
@@ -116,8 +129,12 @@ def main(paths):
                 prompt["sampled_logits"] = [round(float(x), 6) for x in logits[0][sampled]]
                 prompt["max_abs_logit"] = round(float(largest), 6)
                 same = order[:, 0] == prompt["greedy"]
-                print(f"{name}: {len(prompt['ids']):4} ids, smallest margin {margins.min():.1e}, float32 differs by {np.abs(last - logits[0]).max() / largest:.1e}, "
-                      f"{'ok' if same.all() else 'DIFFERENT CHOICE'}", flush=True)
+                apart = np.abs(last - logits[0]).max() / largest
+                size = len(prompt["ids"])
+                print(
+                    f"{name}: {size:4} ids, smallest margin {margins.min():.1e}, float32 differs by {apart:.1e}",
+                    flush=True,
+                )
                 assert same.all()
         del model
         gc.collect()

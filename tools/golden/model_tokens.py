@@ -1,9 +1,10 @@
 """Make tests/golden/tokens/{smollm2,gemma3}.jsonl: the token ids that llama.cpp gives for a corpus of varied strings.
 
-One JSON object per line: {"text": str, "special": bool, "ids": [int]}. No BOS or EOS is added. `special` says whether special
-tokens written in the text are parsed; user-defined tokens (Gemma's line breaks, runs of spaces, HTML tags) are in either case.
-The corpus comes from corpus.py; strings whose bytes the vocabulary cannot spell are left out (SmolLM2 has no token for the
-bytes 04 06 13 14 16 1D F1 F2, and llama.cpp drops such bytes without a word). Every other string is decoded again and must come back as it was.
+One JSON object per line: {"text": str, "special": bool, "ids": [int]}. No BOS or EOS is added. `special` says whether
+special tokens written in the text are parsed; user-defined tokens (Gemma's line breaks, runs of spaces, HTML tags)
+are in either case. The corpus comes from corpus.py; strings whose bytes the vocabulary cannot spell are left out
+(SmolLM2 has no token for the bytes 04 06 13 14 16 1D F1 F2, and llama.cpp drops such bytes without a word). Every
+other string is decoded again and must come back as it was.
 
 Run:  python model_tokens.py SMOLLM2.gguf GEMMA3.gguf       (files from tools/get-model)
 Made with llama-cpp-python 0.3.36 (its own llama.cpp), Python 3.11 (Unicode 14).
@@ -67,9 +68,13 @@ def main(paths):
                 continue
             ids = model.tokenize(raw, add_bos=False, special=special)
             assert b"".join(piece(model, i) for i in ids) == raw, text
-            lines.append(json.dumps({"text": text, "special": special, "ids": ids}, ensure_ascii=False, separators=(",", ":")))
+            lines.append(
+                json.dumps({"text": text, "special": special, "ids": ids}, ensure_ascii=False, separators=(",", ":"))
+            )
         (OUT / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-        print(f"{name}: {len(lines)} strings, {left_out} left out, {sum(len(line.encode()) + 1 for line in lines)} bytes")
+        print(
+            f"{name}: {len(lines)} strings, {left_out} left out, {sum(len(line.encode()) + 1 for line in lines)} bytes"
+        )
 
 
 if __name__ == "__main__":

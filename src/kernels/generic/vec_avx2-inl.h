@@ -2,7 +2,9 @@
 
 inline constexpr int kMicroRows = 6;  // 6 rows x 1 vector of two registers = 12 accumulators of 16 registers
 inline constexpr int kMicroVecs = 1;
-inline constexpr bool kFused = true;  // fma() rounds once
+inline constexpr int kVectors = 8;                // that the registers hold
+inline constexpr bool kFused = true;              // fma() rounds once
+inline constexpr bool kConvertsUnsigned = false;  // field_to_float() takes fields with the top bit
 
 struct F32 {
   __m256 a, b;  // lanes 0..7, 8..15
@@ -133,14 +135,8 @@ REGARD_INLINE F32 load_i8(const void* p) {
   const __m128i x = _mm_loadu_si128(static_cast<const __m128i*>(p));
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
 }
-// Fields of unsigned codes: the value of (word & mask) as a float, where mask covers up to 8 bits anywhere in the word.
-// AVX2 converts signed integers only, so a field that holds the sign bit comes out 2^32 too low; 8 bits above 2^24 and that
-// sum are exact in f32, so adding 2^32 back where the result is negative restores the value.
-REGARD_INLINE __m256 field_to_float(__m256i word, __m256i mask) {
-  const __m256 x = _mm256_cvtepi32_ps(_mm256_and_si256(word, mask));
-  return _mm256_add_ps(x, _mm256_and_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ), _mm256_set1_ps(0x1p32f)));
-}
-REGARD_INLINE F32 field_to_float(I32 words, I32 mask) { return {field_to_float(words.a, mask.a), field_to_float(words.b, mask.b)}; }
+// The value of (words & mask) as a float. AVX2 converts signed integers only: the mask must not cover the top bit.
+REGARD_INLINE F32 field_to_float(I32 words, I32 mask) { return to_float(bit_and(words, mask)); }
 
 enum class Fetch { kL1, kL2 };
 template <Fetch Where = Fetch::kL1>

@@ -6,7 +6,9 @@
 
 inline constexpr int kMicroRows = 6;  // 6 rows x 4 vectors = 24 accumulators, 4 operands and a broadcast of 32 registers
 inline constexpr int kMicroVecs = 4;
-inline constexpr bool kFused = true;  // fma() rounds once
+inline constexpr int kVectors = 32;              // that the registers hold
+inline constexpr bool kFused = true;             // fma() rounds once
+inline constexpr bool kConvertsUnsigned = true;  // field_to_float() takes fields with the top bit
 
 struct F32 {
   __m512 v;
@@ -94,7 +96,7 @@ REGARD_INLINE F32 load_u8(const void* p) {
 REGARD_INLINE F32 load_i8(const void* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
 }
-// Fields of unsigned codes: the value of (word & mask) as a float, where mask covers up to 8 bits anywhere in the word.
+// The value of (words & mask) as a float, where the mask covers up to 24 bits anywhere.
 REGARD_INLINE F32 field_to_float(I32 words, I32 mask) { return {_mm512_cvtepu32_ps(_mm512_and_si512(words.v, mask.v))}; }
 
 enum class Fetch { kL1, kL2 };

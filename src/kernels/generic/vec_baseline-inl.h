@@ -2,9 +2,11 @@
 // same text serves SSE2 and 64-bit Arm. See vec_avx512-inl.h. There is no fused multiply-add here: fma() rounds twice, and
 // the scalar definition that the tests compare with does the same on this instruction set.
 
-inline constexpr int kMicroRows = 3;  // 3 rows x 1 vector of four registers = 12 accumulators of 16 registers
+inline constexpr int kMicroRows = 2;  // 2 rows x 1 vector of four registers = 8 accumulators, and as much again in operands
 inline constexpr int kMicroVecs = 1;
+inline constexpr int kVectors = 4;
 inline constexpr bool kFused = false;
+inline constexpr bool kConvertsUnsigned = false;
 
 typedef float Float4 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
@@ -19,11 +21,18 @@ struct Lanes {
   Int4 v[4];  // all bits of a lane set or clear
 };
 
-#define REGARD_FOUR(result, expression) \
-  do {                                  \
-    for (int i = 0; i < 4; ++i) {       \
-      result.v[i] = expression;         \
-    }                                   \
+// Four statements and not a loop: the compilers would keep a value that a loop indexes in memory.
+#define REGARD_ONE_OF_FOUR(index, result, expression) \
+  {                                                   \
+    constexpr int i = index;                          \
+    result.v[i] = expression;                         \
+  }
+#define REGARD_FOUR(result, expression)       \
+  do {                                        \
+    REGARD_ONE_OF_FOUR(0, result, expression) \
+    REGARD_ONE_OF_FOUR(1, result, expression) \
+    REGARD_ONE_OF_FOUR(2, result, expression) \
+    REGARD_ONE_OF_FOUR(3, result, expression) \
   } while (false)
 
 REGARD_INLINE Float4 blend(Int4 on, Float4 yes, Float4 no) { return (Float4)((on & (Int4)yes) | (~on & (Int4)no)); }
@@ -34,12 +43,23 @@ REGARD_INLINE F32 splat(float x) {
   return r;
 }
 REGARD_INLINE F32 zero() { return splat(0.0f); }
-REGARD_INLINE F32 load(const float* p) {
-  F32 r;
+// Registers are copied one by one: g++ takes a copy of all four through the stack.
+REGARD_INLINE Float4 load4(const float* p) {
+  Float4 r;
   std::memcpy(&r, p, sizeof r);
   return r;
 }
-REGARD_INLINE void store(float* p, F32 x) { std::memcpy(p, &x, sizeof x); }
+REGARD_INLINE F32 load(const float* p) {
+  F32 r;
+  REGARD_FOUR(r, load4(p + 4 * i));
+  return r;
+}
+REGARD_INLINE void store(float* p, F32 x) {
+  std::memcpy(p, &x.v[0], 16);
+  std::memcpy(p + 4, &x.v[1], 16);
+  std::memcpy(p + 8, &x.v[2], 16);
+  std::memcpy(p + 12, &x.v[3], 16);
+}
 REGARD_INLINE F32 load_first(const float* p, int n) {
   float t[16] = {};
   for (int i = 0; i < n; ++i) t[i] = p[i];
@@ -165,9 +185,14 @@ REGARD_INLINE I32 splat_i(int32_t x) {
   REGARD_FOUR(r, (Int4{x, x, x, x}));
   return r;
 }
+REGARD_INLINE Int4 load4_i(const void* p) {
+  Int4 r;
+  std::memcpy(&r, p, sizeof r);
+  return r;
+}
 REGARD_INLINE I32 load_i(const void* p) {
   I32 r;
-  std::memcpy(&r, p, sizeof r);
+  REGARD_FOUR(r, load4_i(static_cast<const uint8_t*>(p) + 16 * i));
   return r;
 }
 REGARD_INLINE I32 bit_and(I32 x, I32 y) {
@@ -214,12 +239,8 @@ REGARD_INLINE F32 load_i8(const void* p) {
   for (int i = 0; i < 16; ++i) f[i] = static_cast<float>(static_cast<const int8_t*>(p)[i]);
   return load(f);
 }
-// Fields of unsigned codes: the value of (word & mask) as a float, where mask covers up to 8 bits anywhere in the word.
-// The conversion is signed; see vec_avx2-inl.h for why adding 2^32 back is exact.
-REGARD_INLINE F32 field_to_float(I32 words, I32 mask) {
-  const F32 x = to_float(bit_and(words, mask));
-  return select(less(x, zero()), add(x, splat(0x1p32f)), x);
-}
+// The value of (words & mask) as a float. The conversion is signed: the mask must not cover the top bit.
+REGARD_INLINE F32 field_to_float(I32 words, I32 mask) { return to_float(bit_and(words, mask)); }
 
 enum class Fetch { kL1, kL2 };
 template <Fetch Where = Fetch::kL1>

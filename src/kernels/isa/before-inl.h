@@ -19,6 +19,10 @@
 // Loops of intrinsics must be unrolled by the front end, or the accumulators live in memory.
 #if defined(__clang__)
 #define REGARD_UNROLL _Pragma("clang loop unroll(full)")
+#define REGARD_UNROLL_2 _Pragma("clang loop unroll_count(2)")
+#define REGARD_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
 #define REGARD_UNROLL _Pragma("GCC unroll 16")
+#define REGARD_UNROLL_2 _Pragma("GCC unroll 2")
+#define REGARD_NO_UNROLL _Pragma("GCC unroll 1")
 #endif

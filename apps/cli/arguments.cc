@@ -1,0 +1,218 @@
+// CLI11 cuts the command line into options and values; which options there are comes from the table, and what is wrong is
+// said in our own words, because CLI11's neither name the option that was meant nor keep to one exit status.
+#include "arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <system_error>
+
+#include "command.h"
+
+namespace regard::cli {
+namespace {
+
+template <class... Args>
+[[noreturn]] void usage_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw UsageError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string cli11_names(const Option& option) {
+  return option.letter != 0 ? fmt::format("-{},--{}", option.letter, option.name) : fmt::format("--{}", option.name);
+}
+
+std::string range_text(const Option& option) {
+  const std::string unit = option.unit.empty() ? "" : fmt::format(" {}", option.unit);
+  if (!std::isfinite(option.max)) return fmt::format("{} or more{}", option.min, unit);
+  return fmt::format("{} to {}{}", option.min, option.max, unit);
+}
+
+void check_value(const Option& option, const std::string& value, const std::string& what) {
+  switch (option.type) {
+    case Type::kFlag:
+      if (value != "true" && value != "false") usage_error("{} is a switch; '{}' is not true or false", what, value);
+      break;
+    case Type::kInteger:
+    case Type::kNumber: {
+      const double number = option.type == Type::kInteger ? static_cast<double>(parse_integer(value, what)) : parse_number(value, what);
+      if (number < option.min || number > option.max) usage_error("{} is {}; give {}", what, value, range_text(option));
+      break;
+    }
+    case Type::kChoice: {
+      const std::vector<std::string> words = split(option.choices, '|');
+      if (std::find(words.begin(), words.end(), value) != words.end()) break;
+      const std::string meant = nearest(value, words);
+      usage_error("{} is '{}'; {}give one of {}", what, value, meant.empty() ? "" : fmt::format("did you mean {}? ", meant),
+                  fmt::join(words, ", "));
+    }
+    case Type::kInputFile:
+    case Type::kOutputFile:
+      if (value.empty()) usage_error("{} is empty; give a file name", what);
+      break;
+    case Type::kText: break;
+  }
+}
+
+// In the environment a switch may also be written 1, yes, on and 0, no, off.
+std::string environment_flag(std::string_view value) {
+  for (const char* yes : {"1", "true", "yes", "on"})
+    if (value == yes) return "true";
+  for (const char* no : {"0", "false", "no", "off"})
+    if (value == no) return "false";
+  return std::string(value);
+}
+
+std::string meant_option(const std::string& word, const std::vector<Option>& options) {
+  std::vector<std::string> names;
+  for (const Option& option : options) names.emplace_back(option.name);
+  const size_t begin = word.find_first_not_of('-');
+  if (begin == std::string::npos) return {};
+  const std::string meant = nearest(std::string_view(word).substr(begin, word.find('=') - begin), names);
+  return meant.empty() ? "" : fmt::format("; did you mean --{}?", meant);
+}
+
+}  // namespace
+
+int64_t parse_integer(std::string_view text, std::string_view what) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range) usage_error("{} is {}, which is too large", what, text);
+  if (error != std::errc() || stop != end || text.empty()) usage_error("{} is '{}'; give a whole number", what, text);
+  return value;
+}
+
+double parse_number(std::string_view text, std::string_view what) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || text.empty() || !std::isfinite(value)) {
+    usage_error("{} is '{}'; give a number, with a point: 0.5", what, text);
+  }
+  return value;
+}
+
+Arguments read_arguments(const Command& command, const std::vector<std::string>& words) {
+  const std::vector<Option> options = all_options(command);
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::map<std::string_view, std::vector<std::string>> given;
+  std::map<std::string_view, CLI::Option*> parsed;
+  for (const Option& option : options) {
+    if (option.type == Type::kFlag) {
+      parsed[option.name] = app.add_flag(cli11_names(option));
+    } else {
+      parsed[option.name] = app.add_option(cli11_names(option), given[option.name])->expected(1)->allow_extra_args(false)->take_all();
+    }
+  }
+  // CLI11 wants the words last first.
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string text = error.what();
+    usage_error("{} needs a value", text.substr(0, text.find(':')));
+  } catch (const CLI::ParseError& error) {
+    usage_error("{}", error.what());
+  }
+
+  Arguments arguments;
+  for (const Option& option : options) {
+    Arguments::Entry entry{option, Source::kNone, {}};
+    const CLI::Option* on_line = parsed[option.name];
+    const std::string variable = environment_name(option.name);
+    const char* environment = std::getenv(variable.c_str());
+    std::string what = fmt::format("--{}", option.name);
+    if (on_line->count() > 0) {
+      entry.source = Source::kCommandLine;
+      entry.values = option.type == Type::kFlag ? std::vector<std::string>{on_line->results().back()} : on_line->results();
+      if (option.repeat == Repeat::kOnce && option.type != Type::kFlag && entry.values.size() > 1) usage_error("{} is given more than once", what);
+    } else if (environment != nullptr && *environment != '\0') {
+      entry.source = Source::kEnvironment;
+      entry.values = {option.type == Type::kFlag ? environment_flag(environment) : std::string(environment)};
+      what = variable;
+    } else if (!option.fallback.empty()) {
+      entry.source = Source::kDefault;
+      entry.values = {std::string(option.fallback)};
+    }
+    for (const std::string& value : entry.values) check_value(option, value, what);
+    arguments.entries_.emplace(std::string(option.name), std::move(entry));
+  }
+
+  std::vector<std::string> rest;
+  bool only_values = false;  // behind "--" a word with a dash is a value
+  for (const std::string& word : app.remaining()) {
+    if (word == "--" && !only_values) {
+      only_values = true;
+    } else if (word.size() > 1 && word[0] == '-' && !only_values) {
+      usage_error("unknown option {}{}", word.substr(0, word.find('=')), meant_option(word, options));
+    } else {
+      rest.push_back(word);
+    }
+  }
+  const bool only_shows = arguments.flag("help") || arguments.flag("print-config");
+  for (size_t i = 0; i < command.positionals.size(); ++i) {
+    const Positional& positional = command.positionals[i];
+    if (i < rest.size()) {
+      arguments.positionals_.emplace(std::string(positional.name), rest[i]);
+    } else if (positional.presence == Presence::kRequired && !only_shows) {
+      usage_error("{} is missing: {}", positional.name, positional.help);
+    }
+  }
+  if (rest.size() > command.positionals.size() && !only_shows) {
+    usage_error("'{}' is one value too many; quote a text that has spaces", rest[command.positionals.size()]);
+  }
+  if (!only_shows) {
+    for (const Option& option : options) {
+      if (option.presence == Presence::kRequired && !arguments.has(option.name)) {
+        usage_error("{} is missing; give it, or set {}", cli11_names(option), environment_name(option.name));
+      }
+    }
+  }
+  return arguments;
+}
+
+const Arguments::Entry& Arguments::entry(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) throw std::logic_error(fmt::format("the table has no option {}", name));
+  return found->second;
+}
+
+bool Arguments::flag(std::string_view name) const {
+  const Entry& e = entry(name);
+  return !e.values.empty() && e.values.back() == "true";
+}
+
+int64_t Arguments::integer(std::string_view name) const {
+  const Entry& e = entry(name);
+  if (e.values.empty()) throw std::logic_error(fmt::format("option {} has no value", name));
+  return parse_integer(e.values.back(), name);
+}
+
+double Arguments::number(std::string_view name) const {
+  const Entry& e = entry(name);
+  if (e.values.empty()) throw std::logic_error(fmt::format("option {} has no value", name));
+  return parse_number(e.values.back(), name);
+}
+
+const std::string& Arguments::text(std::string_view name) const {
+  static const std::string nothing;
+  const Entry& e = entry(name);
+  return e.values.empty() ? nothing : e.values.back();
+}
+
+const std::vector<std::string>& Arguments::list(std::string_view name) const { return entry(name).values; }
+bool Arguments::has(std::string_view name) const { return !entry(name).values.empty(); }
+Source Arguments::source(std::string_view name) const { return entry(name).source; }
+
+const std::string& Arguments::positional(std::string_view name) const {
+  static const std::string nothing;
+  const auto found = positionals_.find(name);
+  return found == positionals_.end() ? nothing : found->second;
+}
+
+}  // namespace regard::cli

@@ -1,0 +1,64 @@
+// The values of a command's options: from the command line, else from the environment, else the default of the table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "option.h"
+
+namespace regard::cli {
+
+struct Command;
+
+/// The command line is wrong: exit status 2. The message is a sentence for the user.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Where a value came from.
+enum class Source { kNone, kCommandLine, kEnvironment, kDefault };
+
+/// Checked values, looked up by the names of the table. Asking for a name or type that the table does not have is a fault of
+/// the program (std::logic_error), not of the user.
+class Arguments {
+ public:
+  bool flag(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  /// Text, file names and choices; empty when not given.
+  const std::string& text(std::string_view name) const;
+  /// All values of an option that may be repeated.
+  const std::vector<std::string>& list(std::string_view name) const;
+  /// Whether a value is there, from wherever.
+  bool has(std::string_view name) const;
+  Source source(std::string_view name) const;
+  /// The positional value, empty when not given.
+  const std::string& positional(std::string_view name) const;
+
+ private:
+  friend Arguments read_arguments(const Command& command, const std::vector<std::string>& words);
+  struct Entry {
+    Option option;
+    Source source = Source::kNone;
+    std::vector<std::string> values;
+  };
+  const Entry& entry(std::string_view name) const;
+
+  std::map<std::string, Entry, std::less<>> entries_;
+  std::map<std::string, std::string, std::less<>> positionals_;
+};
+
+/// Reads the words behind the command's name. Errors: UsageError. Required values are not asked for when --help or
+/// --print-config is there.
+Arguments read_arguments(const Command& command, const std::vector<std::string>& words);
+
+/// Whole and decimal numbers as every part of the program reads them. Errors: UsageError that begins with `what`.
+int64_t parse_integer(std::string_view text, std::string_view what);
+double parse_number(std::string_view text, std::string_view what);
+
+}  // namespace regard::cli

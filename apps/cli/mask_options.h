@@ -1,0 +1,30 @@
+// Options that `mask` and `attend` share: the arrays that names stand for, lengths and documents, and where queries stand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "regard/mask.h"
+
+namespace regard::cli {
+
+/// --bind, --lengths, --documents.
+std::vector<Option> mask_limit_options();
+
+/// The arrays of all --bind NAME=FILE: whole numbers become a list (two axes: one list per batch row), bool arrays and bytes
+/// with two to four axes become a table in which true means "may look".
+Bindings read_bindings(const Arguments& arguments);
+/// --lengths and --documents; names in them are those of `bindings`.
+MaskLimits read_limits(const Arguments& arguments, const Bindings& bindings);
+/// A .npy file as the bits of a table.
+BitTable load_table(const std::string& path);
+
+/// "3, 5 7" as numbers. Errors: UsageError that begins with `what`.
+std::vector<int64_t> parse_integers(std::string_view text, std::string_view what);
+
+}  // namespace regard::cli

@@ -1,0 +1,175 @@
+#include "terminal.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "regard/error.h"
+
+namespace regard::cli {
+namespace {
+
+constexpr size_t kFlushAt = 1 << 16;
+constexpr int kLookForSignalsEveryMs = 200;
+constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
+constexpr auto kPlainLineEvery = std::chrono::seconds(10);
+
+StopToken global_stop;
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void on_signal(int signal) {
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, signal)) _exit(128 + signal);
+  global_stop.request_stop();
+}
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// Writes all of it; returns the errno of a failure, or 0. An interruption by a signal does not cut data short.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(descriptor, text.data(), text.size());
+    if (put >= 0) {
+      text.remove_prefix(static_cast<size_t>(put));
+    } else if (errno == EAGAIN) {  // somebody made the pipe non-blocking
+      pollfd wait{descriptor, POLLOUT, 0};
+      poll(&wait, 1, 1000);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+std::string input_buffer;  // what was read beyond the last line
+
+// Appends what comes to input_buffer; false at the end of input.
+bool read_more(size_t max_bytes) {
+  char chunk[1 << 16];
+  for (;;) {
+    // Waiting in short steps: a signal that comes just before a blocking read would not be seen until the next one.
+    pollfd wait{STDIN_FILENO, POLLIN, 0};
+    const int ready = poll(&wait, 1, kLookForSignalsEveryMs);
+    if (global_stop.stop_requested()) throw Error(Code::kCancelled, "stopped on request");
+    if (ready == 0) continue;
+    const ssize_t got = ::read(STDIN_FILENO, chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(Code::kIo, fmt::format("cannot read standard input: {}", reason(errno)));
+    if (got == 0) return false;
+    if (input_buffer.size() + static_cast<size_t>(got) > max_bytes) {
+      throw Error(Code::kResourceExhausted, fmt::format("standard input has more than {} bytes", max_bytes));
+    }
+    input_buffer.append(chunk, static_cast<size_t>(got));
+    return true;
+  }
+}
+
+}  // namespace
+
+void Output::write(std::string_view text) {
+  buffer_ += text;
+  if (buffer_.size() >= kFlushAt) flush();
+}
+
+void Output::flush() {
+  const std::string text = std::exchange(buffer_, {});
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == EPIPE) throw PipeClosed();
+  if (error != 0) throw Error(Code::kIo, fmt::format("cannot write to standard output: {}", reason(error)));
+}
+
+bool is_terminal(int descriptor) { return isatty(descriptor) == 1; }
+
+bool use_color(int descriptor, Color color) {
+  if (color != Color::kAuto) return color == Color::kAlways;
+  const char* none = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  if ((none != nullptr && *none != '\0') || term == nullptr || std::string_view(term) == "dumb") return false;
+  return is_terminal(descriptor);
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void Messages::error(std::string_view message) {
+  end_progress();
+  const bool color = use_color(STDERR_FILENO, style_.color);
+  write_all(STDERR_FILENO, fmt::format("{}{}:{} {}\n", color ? "\x1b[1m" : "", prefix_, color ? "\x1b[0m" : "", message));
+}
+
+void Messages::note(std::string_view message) {
+  if (!style_.quiet) error(message);
+}
+
+void Messages::progress(std::string_view what, uint64_t done, uint64_t total) {
+  if (style_.quiet || !style_.progress) return;
+  const auto now = Clock::now();
+  const char* term = std::getenv("TERM");
+  const bool bar = is_terminal(STDERR_FILENO) && term != nullptr && std::string_view(term) != "dumb";
+  const uint64_t percent = total == 0 ? 100 : static_cast<uint64_t>(static_cast<double>(done) / static_cast<double>(total) * 100);
+  if (!bar) {
+    if (!drawn_) drawn_ = now;  // nothing for what takes less than ten seconds
+    if (now - *drawn_ < kPlainLineEvery) return;
+    drawn_ = now;
+    write_all(STDERR_FILENO, fmt::format("{}: {} {} %\n", prefix_, what, percent));
+    return;
+  }
+  if (drawn_ && now - *drawn_ < kRedrawEvery) return;
+  drawn_ = now;
+  bar_on_screen_ = true;
+  const int width = std::clamp(terminal_columns() - static_cast<int>(what.size()) - 10, 0, 40);
+  const auto filled = static_cast<size_t>(width) * static_cast<size_t>(std::min<uint64_t>(percent, 100)) / 100;
+  write_all(STDERR_FILENO, fmt::format("\r\x1b[K{} [{}{}] {:3} %", what, std::string(filled, '#'),
+                                       std::string(static_cast<size_t>(width) - filled, ' '), percent));
+}
+
+void Messages::end_progress() {
+  if (std::exchange(bar_on_screen_, false)) write_all(STDERR_FILENO, "\r\x1b[K");
+  drawn_.reset();
+}
+
+void install_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = 0;  // without SA_RESTART: a read from the terminal must end so that the stop is seen
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
+const StopToken& stop_token() { return global_stop; }
+int signal_received() { return first_signal.load(); }
+
+std::string read_standard_input(size_t max_bytes) {
+  while (read_more(max_bytes)) {
+  }
+  return std::exchange(input_buffer, {});
+}
+
+std::optional<std::string> read_line(size_t max_bytes) {
+  size_t end = input_buffer.find('\n');
+  while (end == std::string::npos) {
+    if (!read_more(max_bytes)) {
+      if (input_buffer.empty()) return std::nullopt;
+      return std::exchange(input_buffer, {});
+    }
+    end = input_buffer.find('\n');
+  }
+  std::string line = input_buffer.substr(0, end);
+  input_buffer.erase(0, end + 1);
+  return line;
+}
+
+}  // namespace regard::cli

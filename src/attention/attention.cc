@@ -1,0 +1,224 @@
+#include "attention/attention.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "attention/row_block.h"
+#include "base/check.h"
+#include "base/math.h"
+#include "runtime/thread_pool.h"
+
+namespace regard {
+
+using kernels::AttentionState;
+using kernels::AttentionTile;
+using kernels::kLanes;
+using kernels::kMaxBlockRows;
+using kernels::kPanelsPerTile;
+
+namespace {
+
+// Up to this many rows the keys and values come from memory faster than they are used up, so a block's tiles are shared out
+// over the threads; more rows make blocks enough.
+constexpr int64_t kFewRows = 24;
+// Items for each thread that even out what one of them takes longer.
+constexpr int64_t kItemsPerThread = 4;
+
+}  // namespace
+
+size_t AttentionWorkspace::total_bytes() const noexcept {
+  return threads_.total_bytes() + parts_.size() * sizeof(float) + (items_.capacity() + ordered_.capacity()) * sizeof(AttentionItem);
+}
+
+// One call of attend_sequences(): plan() makes the items, run() does one of them.
+class AttentionCall {
+ public:
+  AttentionCall(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,
+                ThreadPool& pool, const StopToken* stop)
+      : sequences_(sequences), shape_(shape), mask_(mask), workspace_(workspace), pool_(pool), stop_(stop),
+        kernel_(*kernels::kernels().attention), group_(shape.num_q_heads / shape.num_kv_heads), padded_(kernels::padded_dim(shape.value_dim)),
+        factor_(static_cast<float>(shape.scale * math::kLog2e)), softcap_(static_cast<float>(shape.softcap * math::kLog2e)) {}
+
+  void execute() {
+    plan();
+    const std::vector<AttentionItem>& items = *work_;
+    if (items.empty()) return;
+    Carver measure(nullptr);
+    RowScratch::carve(measure, shape_.head_dim, shape_.value_dim);
+    workspace_.threads_.reserve(pool_.size(), measure.used());
+    auto run = [&](int64_t i, int thread) { run_item(items[static_cast<size_t>(i)], thread); };
+    pool_.for_each(static_cast<int64_t>(items.size()), run, stop_);
+    if (stopped()) fail(Code::kCancelled, "[attention] stopped on request");
+  }
+
+ private:
+  bool stopped() const noexcept { return stop_ != nullptr && stop_->stop_requested(); }
+
+  // ---- planning ----------------------------------------------------------------------------------------------------------
+  void plan() {
+    int64_t blocks = 0, all_rows = 0;
+    for (const SequenceQueries& s : sequences_) {
+      const int64_t rows = s.tokens * group_;
+      blocks += (rows + kMaxBlockRows - 1) / kMaxBlockRows * shape_.num_kv_heads;
+      all_rows += rows * shape_.num_kv_heads;
+    }
+    const int64_t wanted = pool_.size() == 1 ? 1 : kItemsPerThread * pool_.size();
+    const bool scarce = blocks < wanted;
+    // Fewer rows in a block make more blocks; each then reads the keys once more, so not below two rounds of the registers.
+    const int64_t smallest = 2 * kernels::kMaxMicroRows, share = (all_rows + wanted - 1) / wanted;
+    const int64_t block_rows = scarce ? std::clamp<int64_t>((share + 5) / 6 * 6, smallest, kMaxBlockRows) : kMaxBlockRows;
+
+    std::vector<AttentionItem>& items = workspace_.items_;
+    items.clear();
+    workspace_.first_part_.clear();
+    shared_blocks_ = 0;
+    int64_t parts = 0;
+    bool even = true;  // all items cost about the same
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const SequenceQueries& s = sequences_[i];
+      const int64_t rows = s.tokens * group_;
+      for (int h = 0; h < shape_.num_kv_heads && rows > 0; ++h) {
+        const TileRange all = scarce && rows <= kFewRows ? tile_range(s, shape_, mask_, h, 0, rows) : TileRange{};
+        AttentionItem item;
+        item.sequence = static_cast<int32_t>(i);
+        item.kv_head = h;
+        if (all.end - all.begin > 1) {
+          item.rows = static_cast<int32_t>(rows);
+          item.cost = rows;
+          part_rows_ = std::max(part_rows_, rows);
+          item.shared = static_cast<int32_t>(shared_blocks_++);
+          workspace_.first_part_.push_back(parts);
+          for (int64_t t = all.begin; t < all.end; ++t) {
+            item.part = parts++;
+            item.tile_begin = t;
+            item.tile_end = t + 1;
+            items.push_back(item);
+          }
+          continue;
+        }
+        for (int64_t r = 0; r < rows; r += block_rows) {
+          item.first_row = r;
+          item.rows = static_cast<int32_t>(std::min(block_rows, rows - r));
+          const TileRange tiles = tile_range(s, shape_, mask_, h, r, item.rows);
+          item.tile_begin = tiles.begin;
+          item.tile_end = tiles.end;
+          item.cost = (tiles.end - tiles.begin + 1) * item.rows;
+          items.push_back(item);
+          even = false;
+        }
+      }
+    }
+    workspace_.first_part_.push_back(parts);
+    prepare_parts(parts);
+    order(even);
+  }
+
+  // Heavy items first, dealt out in turn, so that each thread's stretch ends with light ones. Shared tiles stay in order:
+  // each then fetches what the next one reads.
+  void order(bool even) {
+    std::vector<AttentionItem>& items = workspace_.items_;
+    std::vector<AttentionItem>& ordered = workspace_.ordered_;
+    work_ = &items;
+    if (even || pool_.size() == 1) return;
+    std::stable_sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
+    ordered.clear();
+    const auto threads = static_cast<size_t>(pool_.size());
+    for (size_t t = 0; t < threads; ++t)
+      for (size_t i = t; i < items.size(); i += threads) ordered.push_back(items[i]);
+    work_ = &ordered;
+  }
+
+  // A partial result: O, then M and L with the spare lanes that the kernels read.
+  int64_t part_floats() const noexcept { return (part_rows_ * padded_ + 2 * (part_rows_ + kLanes) + kLanes - 1) / kLanes * kLanes; }
+  AttentionState part(int64_t index) const noexcept {
+    float* o = workspace_.parts_.data() + index * part_floats();
+    float* m = o + part_rows_ * padded_;
+    return {o, m, m + part_rows_ + kLanes};
+  }
+  void prepare_parts(int64_t parts) {
+    const auto floats = static_cast<size_t>(parts * part_floats());
+    if (workspace_.parts_.size() < floats) workspace_.parts_ = AlignedBuffer<float>(floats + floats / 2);
+    const auto blocks = static_cast<size_t>(shared_blocks_);
+    if (workspace_.missing_size_ < blocks) {
+      workspace_.missing_ = std::make_unique<std::atomic<int>[]>(blocks);
+      workspace_.missing_size_ = blocks;
+    }
+    for (size_t i = 0; i < blocks; ++i)
+      workspace_.missing_[i].store(static_cast<int>(workspace_.first_part_[i + 1] - workspace_.first_part_[i]), std::memory_order_relaxed);
+  }
+
+  // ---- one item ----------------------------------------------------------------------------------------------------------
+  void run_item(const AttentionItem& item, int thread) {
+    const SequenceQueries& s = sequences_[static_cast<size_t>(item.sequence)];
+    Carver carver(workspace_.threads_.arena(thread));
+    const RowScratch scratch = RowScratch::carve(carver, shape_.head_dim, shape_.value_dim);
+    RowBlock block(s, shape_, mask_, item.kv_head, item.first_row, item.rows, scratch);
+    block.load_queries(factor_);
+
+    AttentionState state = item.shared >= 0 ? part(item.part) : AttentionState{scratch.o, scratch.m, scratch.l};
+    kernel_.reset(state, item.rows, padded_);
+    AttentionTile tile{};
+    tile.q = scratch.q;
+    tile.rows = item.rows;
+    tile.head_dim = shape_.head_dim;
+    tile.value_dim = padded_;
+    tile.softcap = softcap_;
+    tile.scores = scratch.scores;
+    for (int64_t t = item.tile_begin; t < item.tile_end; ++t) {
+      if (stopped()) return;
+      if (!block.lower(t, tile)) continue;
+      fetch_next(s, item, t, tile);
+      kernel_.tile(tile, state);
+    }
+    if (item.shared >= 0) {
+      const auto shared = static_cast<size_t>(item.shared);
+      if (workspace_.missing_[shared].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      // The last one folds all of them, in the order of the tiles.
+      state = {scratch.o, scratch.m, scratch.l};
+      kernel_.reset(state, item.rows, padded_);
+      for (int64_t i = workspace_.first_part_[shared]; i < workspace_.first_part_[shared + 1]; ++i)
+        kernel_.fold(state, part(i), item.rows, padded_);
+    }
+    finish(s, block, state, scratch.lse);
+  }
+
+  // While few rows use a tile up, the keys of the next one are fetched.
+  void fetch_next(const SequenceQueries& s, const AttentionItem& item, int64_t t, AttentionTile& tile) const noexcept {
+    tile.next[0] = nullptr;
+    if (item.rows > kFewRows) return;
+    int head = item.kv_head;
+    int64_t next = t + 1;
+    if (next >= s.keys.num_tiles) {
+      if (++head >= shape_.num_kv_heads) return;
+      next = item.shared >= 0 ? 0 : item.tile_begin;
+    }
+    for (int w = 0; w < kPanelsPerTile; ++w) tile.next[w] = s.keys.keys(next, w, head);
+  }
+
+  void finish(const SequenceQueries& s, const RowBlock& block, const AttentionState& state, float* lse) const noexcept {
+    float* out[kMaxBlockRows];
+    for (int r = 0; r < block.rows(); ++r) out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;
+    kernel_.finish(state, block.rows(), shape_.value_dim, out, lse);
+    if (s.lse == nullptr) return;
+    for (int r = 0; r < block.rows(); ++r) s.lse[block.token(r) * s.lse_token_stride + block.head(r) * s.lse_head_stride] = lse[r];
+  }
+
+  std::span<const SequenceQueries> sequences_;
+  const AttentionShape& shape_;
+  const MaskPlan& mask_;
+  AttentionWorkspace& workspace_;
+  ThreadPool& pool_;
+  const StopToken* stop_;
+  const kernels::AttentionKernels& kernel_;
+  int group_, padded_;
+  float factor_, softcap_;
+  const std::vector<AttentionItem>* work_ = nullptr;
+  int64_t shared_blocks_ = 0, part_rows_ = 0;
+};
+
+void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,
+                      ThreadPool& pool, const StopToken* stop) {
+  AttentionCall(sequences, shape, mask, workspace, pool, stop).execute();
+}
+
+}  // namespace regard

@@ -1,0 +1,58 @@
+// Keys and values of one call, packed for the kernels: what a KvCache is for a sequence that grows, for tensors that are
+// there as a whole. Keys stand at any positions, in any order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention/kv_view.h"
+#include "base/aligned_buffer.h"
+
+namespace regard {
+
+class ThreadPool;
+
+/// One sequence to pack.
+struct PackSource {
+  KvRows rows;
+  int64_t kv_len = 0;
+  int64_t k_begin = 0;                   ///< position of the first key, when `positions` is null
+  const int64_t* positions = nullptr;    ///< position of each key, -1 for a slot that was never written
+};
+
+/// Packs a batch of sequences, in parallel. Memory: the keys and values once, rounded up to whole tiles.
+class PackedKv {
+ public:
+  /// Errors: kInvalidArgument when two keys of a sequence have the same position, or one is negative (but -1) or above
+  /// kMaxPosition; kResourceExhausted.
+  PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool);
+  PackedKv(const PackedKv&) = delete;
+  PackedKv& operator=(const PackedKv&) = delete;
+
+  const KvView& view(int64_t batch_row) const noexcept { return views_[static_cast<size_t>(batch_row)]; }
+
+  /// Tile numbers and 256-key ends stay far from the end of int64_t.
+  static constexpr int64_t kMaxPosition = int64_t{1} << 62;
+
+ private:
+  // Slots of one sequence by rising position; empty when the keys simply follow each other.
+  struct Order {
+    std::vector<int64_t> position, slot;
+  };
+  // `count` keys from slot `token` on go to consecutive positions inside one block of 64.
+  struct Run {
+    int64_t token;
+    int32_t count, column;
+  };
+
+  static Order sorted(const PackSource& source, size_t batch_row);
+  void pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order, int64_t first_position, float* block);
+
+  AlignedBuffer<float> data_;
+  std::vector<const float*> blocks_;
+  std::vector<int64_t> tile_ids_;
+  std::vector<uint64_t> written_;
+  std::vector<KvView> views_;
+};
+
+}  // namespace regard

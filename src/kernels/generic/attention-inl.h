@@ -1,0 +1,197 @@
+// The kernels of attention.h, written once for every instruction set. Included inside an instruction set's region, after
+// micro-inl.h. Read micro_tile() first: scores, softmax and values of a few rows against one tile.
+
+namespace {
+
+#include "kernels/generic/attention_scores-inl.h"
+#include "kernels/generic/attention_softmax-inl.h"
+#include "kernels/generic/attention_values-inl.h"
+
+// Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over their
+// columns; else it only disturbs the hardware's own prefetch.
+template <int R>
+REGARD_INLINE bool fetch_ahead(const AttentionTile& tile, int first) {
+  return first == 0 && tile.next[0] != nullptr && (R >= 4 || tile.value_dim > kLanes * kValueVectors<R>);
+}
+
+template <int R>
+void micro_tile(const AttentionTile& tile, int first, const AttentionState& state) {
+  Seen<R> seen;
+  const Sight sight = look<R>(tile, first, seen);
+  if (sight == Sight::kNothing) return;
+  const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
+  float* s = tile.scores;
+  const bool ahead = fetch_ahead<R>(tile, first);
+  alignas(64) float m[kLanes] = {}, l[kLanes] = {};
+  if (sight == Sight::kEverything) {
+    if (ahead)
+      scores_of_all_ahead<R>(tile, q, s);
+    else
+      scores_of_all<R>(tile, q, s);
+    for (int r = 0; r < R; ++r) {
+      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
+      softmax_of_all(s + r * kTileKeys, m[r], l[r]);
+    }
+  } else {
+    scores_of_some<R>(tile, q, seen, s);
+    for (int r = 0; r < R; ++r) {
+      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
+      softmax_of_some<R>(s + r * kTileKeys, seen, r, m[r], l[r]);
+    }
+  }
+  FoldFactors factors;
+  fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);
+  float* o = state.o + static_cast<int64_t>(first) * tile.value_dim;
+  if (sight == Sight::kSome)
+    values<Way::kSome, R>(tile, s, seen, factors, o);
+  else if (ahead)
+    values<Way::kAllAhead, R>(tile, s, seen, factors, o);
+  else
+    values<Way::kAll, R>(tile, s, seen, factors, o);
+}
+
+// The weights that micro_tile() would use, against a sum over all tiles that is known by now.
+template <int R>
+void micro_weights(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low, float* out) {
+  Seen<R> seen;
+  const Sight sight = look<R>(tile, first, seen);
+  const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
+  float* s = tile.scores;
+  if (sight == Sight::kEverything)
+    scores_of_all<R>(tile, q, s);
+  else if (sight == Sight::kSome)
+    scores_of_some<R>(tile, q, seen, s);
+  for (int r = 0; r < R; ++r) {
+    float* row = out + static_cast<int64_t>(first + r) * kTileKeys;
+    const bool empty = sight == Sight::kNothing || lse_high[first + r] == -kInf;
+    const F32 high = splat(lse_high[first + r]), low = splat(lse_low[first + r]), cap = splat(tile.softcap);
+    for (int v = 0; v < kTileKeys / kLanes; ++v) {
+      const uint64_t word = empty ? 0 : sight == Sight::kEverything ? ~uint64_t{0} : seen.row[v / 4][r];
+      const uint32_t bits = static_cast<uint32_t>(word >> (kLanes * (v % 4))) & 0xFFFF;
+      F32 p = zero();
+      if (bits != 0) {
+        const F32 raw = load(s + r * kTileKeys + kLanes * v);
+        const F32 score = tile.softcap != 0.0f ? capped(raw, cap) : raw;
+        p = select(lanes(bits), exp2(sub(sub(score, high), low)), zero());
+      }
+      store(row + kLanes * v, p);
+    }
+  }
+}
+
+// Calls the template for as many rows as are left, at most kMicroRows.
+template <int R>
+REGARD_INLINE void tile_rows(const AttentionTile& tile, int first, const AttentionState& state) {
+  if constexpr (R > 1)
+    if (tile.rows - first < R) return tile_rows<R - 1>(tile, first, state);
+  micro_tile<R>(tile, first, state);
+}
+template <int R>
+REGARD_INLINE void weight_rows(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low, float* out) {
+  if constexpr (R > 1)
+    if (tile.rows - first < R) return weight_rows<R - 1>(tile, first, lse_high, lse_low, out);
+  micro_weights<R>(tile, first, lse_high, lse_low, out);
+}
+
+void attention_tile(const AttentionTile& tile, const AttentionState& state) noexcept {
+  for (int r = 0; r < tile.rows; r += kMicroRows) tile_rows<kMicroRows>(tile, r, state);
+}
+void attention_weights(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) noexcept {
+  for (int r = 0; r < tile.rows; r += kMicroRows) weight_rows<kMicroRows>(tile, r, lse_high, lse_low, out);
+}
+
+void scale_queries(const float* const* q, int rows, int head_dim, float factor, float* out) noexcept {
+  const F32 f = splat(factor);
+  for (int r = 0; r < rows; ++r, out += head_dim) {
+    int k = 0;
+    for (; k + kLanes <= head_dim; k += kLanes) store(out + k, mul(load(q[r] + k), f));
+    if (k < head_dim) store_first(out + k, mul(load_first(q[r] + k, head_dim - k), f), head_dim - k);
+  }
+}
+
+void attention_reset(const AttentionState& state, int rows, int value_dim) noexcept {
+  const int64_t n = static_cast<int64_t>(rows) * value_dim;
+  for (int64_t i = 0; i < n; i += kLanes) store(state.o + i, zero());
+  for (int r = 0; r < rows + kLanes; ++r) {
+    state.m[r] = -kInf;
+    state.l[r] = 0.0f;
+  }
+}
+
+void attention_fold(const AttentionState& into, const AttentionState& part, int rows, int value_dim) noexcept {
+  FoldFactors factors;
+  for (int first = 0; first < rows; first += kLanes) {
+    const int n = rows - first < kLanes ? rows - first : kLanes;
+    fold_scales(into.m + first, into.l + first, part.m + first, part.l + first, n, factors.old, factors.tile);
+    for (int r = 0; r < n; ++r) {
+      const int64_t row = static_cast<int64_t>(first + r) * value_dim;
+      const F32 old_factor = splat(factors.old[r]), tile_factor = splat(factors.tile[r]);
+      for (int c = 0; c < value_dim; c += kLanes)
+        store(into.o + row + c, fma(load(into.o + row + c), old_factor, mul(load(part.o + row + c), tile_factor)));
+    }
+  }
+}
+
+void attention_finish(const AttentionState& state, int rows, int value_dim, float* const* out, float* lse) noexcept {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const int64_t stride = padded_dim(value_dim);
+  for (int r = 0; r < rows; ++r) {
+    const float total = state.l[r];
+    const bool empty = total == 0.0f;
+    const F32 l = splat(total);
+    for (int c = 0; c < value_dim; c += kLanes) {
+      const F32 x = add(div(load(state.o + r * stride + c), l), zero());  // + 0 turns -0 into +0
+      const F32 y = empty ? zero() : select(is_nan(x), splat(kNan), x);
+      if (value_dim - c >= kLanes)
+        store(out[r] + c, y);
+      else
+        store_first(out[r] + c, y, value_dim - c);
+    }
+    const auto x = static_cast<float>((static_cast<double>(state.m[r]) + math::log2(static_cast<double>(total))) * math::kLn2);
+    lse[r] = empty ? -kInf : x != x ? kNan : x;
+  }
+}
+
+// Keys are transposed four by four, with the compilers' vector types: the same text on every machine.
+typedef float Quad __attribute__((vector_size(16)));
+REGARD_INLINE Quad load_quad(const float* p) {
+  Quad q;
+  std::memcpy(&q, p, sizeof q);
+  return q;
+}
+
+void pack_keys(const float* keys, int64_t stride, int count, int head_dim, float* panel, int column) noexcept {
+  panel += column;
+  int j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* key = keys + j * stride;
+    float* to = panel + j;
+    int k = 0;
+    for (; k + 4 <= head_dim; k += 4) {
+      const Quad a = load_quad(key + k), b = load_quad(key + stride + k);
+      const Quad c = load_quad(key + 2 * stride + k), d = load_quad(key + 3 * stride + k);
+      const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const Quad columns[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                               __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+      for (int i = 0; i < 4; ++i) std::memcpy(to + static_cast<int64_t>(k + i) * kPanelKeys, &columns[i], sizeof(Quad));
+    }
+    for (; k < head_dim; ++k)
+      for (int i = 0; i < 4; ++i) to[static_cast<int64_t>(k) * kPanelKeys + i] = key[i * stride + k];
+  }
+  for (; j < count; ++j)
+    for (int k = 0; k < head_dim; ++k) panel[static_cast<int64_t>(k) * kPanelKeys + j] = keys[j * stride + k];
+}
+
+}  // namespace
+
+extern const AttentionKernels kAttention;
+const AttentionKernels kAttention = {
+    .scale_queries = scale_queries,
+    .reset = attention_reset,
+    .tile = attention_tile,
+    .fold = attention_fold,
+    .finish = attention_finish,
+    .weights = attention_weights,
+    .pack_keys = pack_keys,
+};

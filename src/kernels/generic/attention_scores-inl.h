@@ -1,0 +1,131 @@
+// What a few rows see of a tile, and their scores. Part of attention-inl.h.
+
+// Registers, in whole vectors of 16 lanes, that the sums and one line of operands may fill.
+inline constexpr int kRegisters = kMicroRows * kMicroVecs + kMicroVecs;
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+
+enum class Sight { kNothing, kEverything, kSome };
+
+// What R rows see of a tile: words by row, and the keys that any and that all of them see.
+template <int R>
+struct Seen {
+  uint64_t row[kPanelsPerTile][R];
+  uint64_t any[kPanelsPerTile];
+  uint64_t all[kPanelsPerTile];
+};
+
+// The keys [lo, hi) of the tile that lie in panel w, as bits.
+REGARD_INLINE uint64_t interval_word(int lo, int hi, int w) {
+  lo -= 64 * w;
+  hi -= 64 * w;
+  if (lo < 0) lo = 0;
+  if (hi > 64) hi = 64;
+  return lo < hi ? (~uint64_t{0} << lo) & (~uint64_t{0} >> (64 - hi)) : 0;
+}
+
+template <int R>
+REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
+  if (tile.lo == nullptr && tile.words == nullptr) return Sight::kEverything;
+  int32_t lo[R], hi[R];
+  bool everything = tile.words == nullptr, nothing = true;
+  for (int r = 0; r < R; ++r) {
+    lo[r] = tile.lo == nullptr ? 0 : tile.lo[first + r];
+    hi[r] = tile.hi == nullptr ? kTileKeys : tile.hi[first + r];
+    everything = everything && lo[r] <= 0 && hi[r] >= kTileKeys;
+    nothing = nothing && lo[r] >= hi[r];
+  }
+  if (everything) return Sight::kEverything;
+  if (nothing) return Sight::kNothing;
+  uint64_t found = 0, missing = 0;
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    uint64_t any = 0, all = ~uint64_t{0};
+    for (int r = 0; r < R; ++r) {
+      uint64_t word = interval_word(lo[r], hi[r], w);
+      if (tile.words != nullptr) word &= tile.words[first + r][w];
+      seen.row[w][r] = word;
+      any |= word;
+      all &= word;
+    }
+    seen.any[w] = any;
+    seen.all[w] = all;
+    found |= any;
+    missing |= ~all;
+  }
+  return found == 0 ? Sight::kNothing : missing == 0 ? Sight::kEverything : Sight::kSome;
+}
+
+// accumulate_tile() that asks for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K and V in
+// turns, so while one is multiplied the other is fetched.
+template <int R, int W, int Lines>
+REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const float* b, int64_t ldb, int n, const float* ahead) {
+  for (int k = 0; k < n; ++k, b += ldb) {
+    F32 columns[W];
+    REGARD_UNROLL
+    for (int w = 0; w < W; ++w) columns[w] = load(b + kLanes * w);
+    REGARD_UNROLL
+    for (int i = 0; i < Lines; ++i) prefetch<Fetch::kL2>(ahead + kLanes * (static_cast<int64_t>(k) * Lines + i));
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const F32 row = splat(x[r * ldx + k]);
+      REGARD_UNROLL
+      for (int w = 0; w < W; ++w) acc[r][w] = fma(row, columns[w], acc[r][w]);
+    }
+  }
+}
+
+// The scores of R rows for W vectors of keys: `panel` and `s` point at the first of them.
+template <int R, int W>
+REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, const float* panel, float* s) {
+  Tile<R, W> acc;
+  clear_tile<R, W>(acc);
+  accumulate_tile<R, W>(acc, q, tile.head_dim, panel, kPanelKeys, tile.head_dim);
+  store_tile<R, W>(acc, s, kTileKeys);
+}
+
+template <int R, int W>
+REGARD_INLINE void score_at_most(const AttentionTile& tile, int vectors, const float* q, const float* panel, float* s) {
+  if constexpr (W > 1)
+    if (vectors < W) return score_at_most<R, W - 1>(tile, vectors, q, panel, s);
+  score_vectors<R, W>(tile, q, panel, s);
+}
+
+// How many vectors of keys R rows take at once.
+template <int R>
+inline constexpr int kScoreVectors = kRegisters / (R + 1) >= 4 ? 4 : kRegisters / (R + 1);
+
+// The vectors first .. last of panel w. The widths are free: a column's chain does not know its neighbours.
+template <int R>
+REGARD_INLINE void score_panel(const AttentionTile& tile, const float* q, int w, int first, int last, float* s) {
+  for (int v = first; v <= last; v += kScoreVectors<R>)
+    score_at_most<R, kScoreVectors<R>>(tile, last - v + 1, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v);
+}
+
+template <int R>
+void scores_of_all(const AttentionTile& tile, const float* q, float* s) {
+  for (int w = 0; w < kPanelsPerTile; ++w) score_panel<R>(tile, q, w, 0, 3, s);
+}
+
+// The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest is
+// left to the hardware when values are longer than keys.
+template <int R>
+void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s) {
+  if constexpr (kScoreVectors<R> == 4) {
+    for (int w = 0; w < kPanelsPerTile; ++w) {
+      Tile<R, 4> acc;
+      clear_tile<R, 4>(acc);
+      accumulate_ahead<R, 4, 4>(acc, q, tile.head_dim, tile.k[w], kPanelKeys, tile.head_dim, tile.v[w]);
+      store_tile<R, 4>(acc, s + kPanelKeys * w, kTileKeys);
+    }
+  } else {
+    scores_of_all<R>(tile, q, s);
+  }
+}
+
+// Only the vectors of 16 keys between the first and the last that some row sees: this is what makes causal rows cheap.
+template <int R>
+void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    if (seen.any[w] == 0) continue;
+    score_panel<R>(tile, q, w, std::countr_zero(seen.any[w]) / kLanes, (63 - std::countl_zero(seen.any[w])) / kLanes, s);
+  }
+}

@@ -1,0 +1,10 @@
+// Attention for avx512.
+#if defined(__x86_64__)
+#include "kernels/attention.h"
+#include "kernels/isa/avx512_begin-inl.h"
+namespace {
+#include "kernels/generic/micro-inl.h"
+}  // namespace
+#include "kernels/generic/attention-inl.h"
+#include "kernels/isa/end-inl.h"
+#endif

@@ -1,0 +1,8 @@
+// Attention for baseline.
+#include "kernels/attention.h"
+#include "kernels/isa/baseline_begin-inl.h"
+namespace {
+#include "kernels/generic/micro-inl.h"
+}  // namespace
+#include "kernels/generic/attention-inl.h"
+#include "kernels/isa/end-inl.h"

@@ -1,0 +1,145 @@
+// The arithmetic of one attention row in scalar code: every rounding that the kernels make, in their order. A kernel equals
+// attention_row_spec() bit for bit, on every instruction set; the tests compare bits.
+//
+// The arithmetic of a row:
+//   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For each
+//   tile in which the row sees a key, on its own:
+//     s_j = fma chain over i of q'[i] * k_j[i], from 0; with a soft-cap c (in units of log2) c * tanh(s_j / c)
+//     m   = maximum of the visible s_j, NaN ignored
+//     p_j = 2^(s_j - m), 0 instead of m when m is -inf
+//     l   = sum of p_j in 16 lanes (lane = j mod 16, j rising), then lanes (i, i+8), (i, i+4), (i, i+2), (i, i+1)
+//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0
+//   The tiles are folded from the left into (M, L, O), which starts at (-inf, 0, 0):
+//     M' = max(M, m), a = 2^(M - M'), b = 2^(m - M') (0 instead of M' when M' is -inf)
+//     L' = fma(L, a, l * b), O' = fma(O, a, o * b)
+//   End: L = 0 gives out 0 and lse -inf. Else out = O / L + 0, every NaN the same one, lse = (M + log2 L) ln 2 in f64.
+//
+// The online recurrence would give other bits for other cuts; independent tiles do not, and cost nothing measurable.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/math.h"
+#include "kernels/attention.h"
+
+namespace regard::kernels::reference {
+
+/// How an instruction set rounds fma(): AVX2 and AVX-512 once, the baseline after the product and after the sum.
+enum class Rounding { kFused, kSeparate };
+
+template <Rounding R>
+float spec_fma(float a, float b, float c) {
+  if constexpr (R == Rounding::kFused) return std::fma(a, b, c);
+  const float product = a * b;
+  return product + c;
+}
+
+template <Rounding R>
+float spec_exp2(float x) {
+  constexpr float kCoefficients[7] = {1.0f,           0x1.62e430p-1f,  0x1.ebfbdcp-3f, 0x1.c6aee8p-5f,
+                                      0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
+  if (std::isnan(x)) return x;
+  x = std::fmin(252.0f, std::fmax(-252.0f, x));
+  const float n = std::nearbyint(x), r = x - n;
+  float p = kCoefficients[6];
+  for (int i = 5; i >= 0; --i) p = spec_fma<R>(p, r, kCoefficients[i]);
+  return static_cast<float>(std::ldexp(static_cast<double>(p), static_cast<int>(n)));
+}
+
+template <Rounding R>
+float spec_exp(float x) {
+  constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 0x1.7f7d1cp-20f;
+  constexpr float kCoefficients[6] = {0x1.000000p-1f, 0x1.555554p-3f, 0x1.55548ep-5f, 0x1.111270p-7f, 0x1.6d8d06p-10f, 0x1.9f0896p-13f};
+  if (std::isnan(x)) return x;
+  x = std::fmin(150.0f, std::fmax(-150.0f, x));
+  const float n = std::nearbyint(x * 0x1.715476p+0f);
+  const float r = spec_fma<R>(n, -kLn2Low, spec_fma<R>(n, -kLn2High, x));
+  float p = kCoefficients[5];
+  for (int i = 4; i >= 0; --i) p = spec_fma<R>(p, r, kCoefficients[i]);
+  const float square = r * r, y = 1.0f + spec_fma<R>(square, p, r);
+  return static_cast<float>(std::ldexp(static_cast<double>(y), static_cast<int>(n)));
+}
+
+template <Rounding R>
+float spec_tanh(float x) {
+  constexpr float kCoefficients[6] = {-0x1.555554p-2f, 0x1.111066p-3f, -0x1.b9ee90p-5f, 0x1.638b58p-6f, -0x1.0bf4fcp-7f, 0x1.18e1dep-9f};
+  const float size = std::fabs(x), square = x * x;
+  float y;
+  if (size < 0.625f) {
+    float p = kCoefficients[5];
+    for (int i = 4; i >= 0; --i) p = spec_fma<R>(p, square, kCoefficients[i]);
+    const float cube = x * square;
+    y = spec_fma<R>(cube, p, x);
+  } else {
+    const float e = spec_exp<R>(size + size);
+    y = 1.0f - 2.0f / (e + 1.0f);
+  }
+  return std::copysign(y, x);
+}
+
+/// The fixed order in which 16 lane sums become one.
+inline float spec_lane_sum(const float (&lane)[kLanes]) {
+  float v[kLanes];
+  for (int i = 0; i < kLanes; ++i) v[i] = lane[i];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
+  return v[0];
+}
+
+inline constexpr float kSpecNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
+
+/// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position, keys and
+/// values only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none). Returns lse.
+template <Rounding R, class Key, class Value, class Visible>
+float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor, float softcap, Key key,
+                         Value value, Visible visible, float* out) {
+  std::vector<float> scaled, o(static_cast<size_t>(value_dim)), total(static_cast<size_t>(value_dim), 0.0f);
+  for (int i = 0; i < head_dim; ++i) scaled.push_back(q[i] * factor);
+  float M = -kSpecInf, L = 0.0f;
+  for (int64_t base = k_begin / kTileKeys * kTileKeys; base < k_end; base += kTileKeys) {
+    std::vector<int64_t> seen;
+    for (int64_t j = base; j < base + kTileKeys; ++j)
+      if (j >= k_begin && j < k_end && visible(j)) seen.push_back(j);
+    if (seen.empty()) continue;
+
+    std::vector<float> s;
+    float m = -kSpecInf;
+    for (int64_t j : seen) {
+      float sum = 0.0f;
+      for (int i = 0; i < head_dim; ++i) sum = spec_fma<R>(scaled[static_cast<size_t>(i)], key(j, i), sum);
+      if (softcap != 0.0f) sum = softcap * spec_tanh<R>(sum / softcap);
+      s.push_back(sum);
+      if (sum > m) m = sum;
+    }
+    const float shift = m == -kSpecInf ? 0.0f : m;
+    float lane[kLanes] = {};
+    for (float& x : o) x = 0.0f;
+    for (size_t n = 0; n < seen.size(); ++n) {
+      const float p = spec_exp2<R>(s[n] - shift);
+      lane[seen[n] % kLanes] += p;
+      for (int c = 0; c < value_dim; ++c)
+        o[static_cast<size_t>(c)] = spec_fma<R>(p, value(seen[n], c), o[static_cast<size_t>(c)]);
+    }
+    const float l = spec_lane_sum(lane);
+
+    const float M2 = M > m ? M : m, shift2 = M2 == -kSpecInf ? 0.0f : M2;
+    const float a = spec_exp2<R>(M - shift2), b = spec_exp2<R>(m - shift2);
+    M = M2;
+    L = spec_fma<R>(L, a, l * b);
+    for (size_t c = 0; c < total.size(); ++c) total[c] = spec_fma<R>(total[c], a, o[c] * b);
+  }
+  for (size_t c = 0; c < total.size(); ++c) {
+    const float x = L == 0.0f ? 0.0f : total[c] / L + 0.0f;
+    out[c] = std::isnan(x) ? kSpecNan : x;
+  }
+  if (L == 0.0f) return -kSpecInf;
+  const auto lse = static_cast<float>((static_cast<double>(M) + math::log2(static_cast<double>(L))) * math::kLn2);
+  return std::isnan(lse) ? kSpecNan : lse;
+}
+
+}  // namespace regard::kernels::reference

@@ -1,0 +1,154 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernels/registry.h"
+#include "nn/rows.h"
+
+namespace regard::model {
+namespace {
+
+RopeConfig declared(RopeConfig rope, int64_t context) {
+  rope.declared_length = context;
+  return rope;
+}
+
+bool wanted(const DecoderFeed& feed, size_t token) {
+  return feed.rows == Feed::Rows::kAll || (feed.rows == Feed::Rows::kLast && token + 1 == feed.tokens.size());
+}
+
+}  // namespace
+
+// A run of tokens that are computed together: pieces of feeds, one after the other.
+struct Decoder::Chunk {
+  struct Piece {
+    const DecoderFeed* feed;
+    size_t begin, end;       // of feed->tokens
+    int64_t first_position;
+  };
+  std::vector<Piece> pieces;
+  int64_t rows = 0;
+};
+
+Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      context_(context),
+      rope_(declared(config_.rope, context)),
+      windowed_rope_(declared(config_.windowed_rope, context)) {
+  require(weights_.embedding.in() == config_.hidden_size && weights_.embedding.out() == config_.vocab_size,
+          "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding.out(), weights_.embedding.in(), config_.vocab_size,
+          config_.hidden_size);
+  require(head().in() == config_.hidden_size && head().out() == config_.vocab_size, "[Decoder] the head is {} x {}; expected {} x {}", head().out(),
+          head().in(), config_.vocab_size, config_.hidden_size);
+  require(static_cast<int64_t>(weights_.blocks.size()) == config_.num_layers, "[Decoder] {} blocks for {} layers", weights_.blocks.size(),
+          config_.num_layers);
+}
+
+KvGeometry cache_geometry(const DecoderConfig& config) {
+  KvGeometry geometry;
+  geometry.num_kv_heads = static_cast<int>(config.num_kv_heads);
+  geometry.head_dim = static_cast<int>(config.head_dim);
+  geometry.value_dim = static_cast<int>(config.head_dim);
+  return geometry;
+}
+
+Caches Decoder::make_caches() const {
+  Caches caches;
+  caches.reserve(weights_.blocks.size());
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) caches.emplace_back(KvCacheOptions{cache_geometry(config_), context_, nullptr});
+  return caches;
+}
+
+void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, float* out) const {
+  const int64_t width = options.output == Output::kLogits ? config_.vocab_size : config_.hidden_size;
+  Chunk chunk;
+  int64_t written = 0;
+  const auto flush = [&] {
+    if (chunk.rows == 0) return;
+    run_chunk({pool, scratch, chunk.rows, options.stop}, chunk, options.output, out + written * width);
+    for (const Chunk::Piece& piece : chunk.pieces)
+      for (size_t t = piece.begin; t < piece.end; ++t) written += wanted(*piece.feed, t) ? 1 : 0;
+    chunk = {};
+  };
+  for (const DecoderFeed& feed : feeds) {
+    const int64_t known = feed.caches->front().size();
+    for (size_t begin = 0; begin < feed.tokens.size();) {
+      if (chunk.rows == options.chunk) flush();
+      const size_t end = std::min(feed.tokens.size(), begin + static_cast<size_t>(options.chunk - chunk.rows));
+      chunk.pieces.push_back({&feed, begin, end, known + static_cast<int64_t>(begin)});
+      chunk.rows += static_cast<int64_t>(end - begin);
+      begin = end;
+    }
+  }
+  flush();
+}
+
+void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, float* out) const {
+  const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_.half();
+  AlignedBuffer<float> x(static_cast<size_t>(rows * hidden));
+  // Angles of full layers, then of windowed ones: cosines and sines of every row.
+  const bool two_ropes = std::find(config_.windowed.begin(), config_.windowed.end(), true) != config_.windowed.end();
+  AlignedBuffer<float> angles(static_cast<size_t>((two_ropes ? 4 : 2) * rows * half));
+  const nn::RopeAngles full{angles.data(), angles.data() + rows * half, half};
+  const nn::RopeAngles windowed{angles.data() + 2 * rows * half, angles.data() + 3 * rows * half, half};
+
+  std::vector<int32_t> ids(static_cast<size_t>(rows));
+  std::vector<int64_t> positions(static_cast<size_t>(rows));
+  std::vector<nn::SequenceRows> sequences;
+  std::vector<int64_t> output_rows;
+  int64_t row = 0;
+  for (const Chunk::Piece& piece : chunk.pieces) {
+    sequences.push_back({nullptr, row, static_cast<int64_t>(piece.end - piece.begin), piece.first_position});
+    for (size_t t = piece.begin; t < piece.end; ++t, ++row) {
+      ids[static_cast<size_t>(row)] = piece.feed->tokens[t];
+      positions[static_cast<size_t>(row)] = piece.first_position + static_cast<int64_t>(t - piece.begin);
+      if (wanted(*piece.feed, t)) output_rows.push_back(row);
+    }
+  }
+  const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
+  nn::for_each_row(pass.pool, rows, 8 * hidden, [&](int64_t r) {
+    weights_.embedding.row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
+    if (config_.embedding_scale != 1) k.scale(config_.embedding_scale, hidden, x.data() + r * hidden);
+    rope_.angles(positions[static_cast<size_t>(r)], angles.data() + r * half, angles.data() + (rows + r) * half);
+    if (two_ropes)
+      windowed_rope_.angles(positions[static_cast<size_t>(r)], angles.data() + (2 * rows + r) * half, angles.data() + (3 * rows + r) * half);
+  });
+
+  for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
+    if (pass.stop != nullptr && pass.stop->stop_requested()) fail(Code::kCancelled, "[Model::forward] stopped on request");
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].cache = &(*chunk.pieces[i].feed->caches)[layer];
+    weights_.blocks[layer].forward(pass, config_.windowed[layer] ? windowed : full, sequences, x.data());
+  }
+
+  const auto count = static_cast<int64_t>(output_rows.size());
+  if (count == 0) return;
+  float* last = output == Output::kHidden ? out : pass.scratch.get(nn::Scratch::kNormed, count * hidden);
+  nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) { weights_.final_norm.row(x.data() + output_rows[static_cast<size_t>(i)] * hidden, last + i * hidden); });
+  if (output == Output::kHidden) return;
+  const int64_t vocab = config_.vocab_size;
+  head().forward(pass.pool, {last, {count, hidden}}, {out, {count, vocab}}, pass.stop);
+  if (config_.final_softcap > 0)
+    nn::for_each_row(pass.pool, count, vocab, [&](int64_t i) {
+      float* logits = out + i * vocab;
+      k.scale(1 / config_.final_softcap, vocab, logits);
+      k.tanh(logits, vocab, logits);
+      k.scale(config_.final_softcap, vocab, logits);
+    });
+}
+
+uint64_t cache_bytes_per_token(const DecoderConfig& config) {
+  return static_cast<uint64_t>(config.num_layers * KvCache::tile_bytes(cache_geometry(config)) / kernels::kTileKeys);
+}
+
+uint64_t workspace_bytes(const DecoderConfig& config, int64_t rows, int threads) {
+  const int64_t q = config.num_q_heads * config.head_dim, kv = config.num_kv_heads * config.head_dim;
+  // Residual stream, normed rows and branch; queries, keys, values; gate and up; angles of two rotations.
+  const int64_t per_row = 3 * config.hidden_size + q + 2 * kv + 2 * config.ffn_size + 2 * config.head_dim;
+  // A block of rows in the attention of each thread: scaled queries, results and scores; and a chunk of decoded weights.
+  const int64_t per_thread = kernels::kMaxBlockRows * (4 * config.head_dim + 4 * kernels::kLanes) + kernels::kMaxMicroRows * kernels::kTileKeys + kernels::kLinearScratch;
+  return static_cast<uint64_t>(rows * per_row + threads * per_thread) * sizeof(float);
+}
+
+}  // namespace regard::model

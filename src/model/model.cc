@@ -1,0 +1,174 @@
+// The public face of this room: loading, describing, and sequences around a Decoder.
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "model/model_impl.h"
+#include "model/weights.h"
+#include "regard/tokenizer.h"
+#include "runtime/thread_pool.h"
+
+namespace regard {
+namespace {
+
+using model::OpenedModel;
+
+constexpr int64_t kUsualChunk = 512;
+
+ModelInfo describe_opened(const OpenedModel& opened, const model::Family& family, const model::DecoderConfig& config) {
+  ModelInfo info;
+  info.family = family.name;
+  info.name = opened.facts.name;
+  info.format = opened.source.format() == WeightFormat::kGguf ? "gguf" : "safetensors";
+  info.num_layers = config.num_layers;
+  info.hidden_size = config.hidden_size;
+  info.num_q_heads = config.num_q_heads;
+  info.num_kv_heads = config.num_kv_heads;
+  info.head_dim = config.head_dim;
+  info.ffn_size = config.ffn_size;
+  info.vocab_size = config.vocab_size;
+  info.context = config.context;
+  for (bool windowed : config.windowed)
+    if (windowed) info.window = config.window;
+  info.file_bytes = opened.source.file_bytes();
+  std::map<std::string, int64_t> types;
+  for (const TensorInfo& tensor : opened.source.tensors()) {
+    info.num_parameters += tensor.values();
+    ++types[std::string(regard::info(tensor.type).name)];
+  }
+  info.tensor_types.assign(types.begin(), types.end());
+  info.has_tokenizer = opened.has_tokenizer;
+  info.has_chat_template = opened.chat_template.has_value();
+  info.cache_bytes_per_token = model::cache_bytes_per_token(config);
+  info.workspace_bytes = model::workspace_bytes(config, kUsualChunk, default_pool().size());
+  return info;
+}
+
+}  // namespace
+
+Model Model::load(const std::string& path, const ModelOptions& options) {
+  OpenedModel opened = model::open_model(path, options.access, model::WithTokenizer::kYes);
+  return model::load_opened(std::move(opened), nullptr, options);
+}
+
+Model model::load_opened(OpenedModel opened, const Family* family, const ModelOptions& options) {
+  require(options.context >= 0, "[Model::load] context is {}; expected 0 (the model's own) or more", options.context);
+  const Family& used = family != nullptr ? *family : find_family(opened.facts);
+  LoadedDecoder loaded = read_decoder(opened, used, options);
+  ModelInfo info = describe_opened(opened, used, loaded.config);
+  info.vocab_size = loaded.config.vocab_size;
+  info.weight_bytes = loaded.weight_bytes;
+  const int64_t context = options.context == 0 ? loaded.config.context : options.context;
+
+  std::optional<Tokenizer> tokenizer;
+  if (opened.tokenizer) {
+    tokenizer = build_tokenizer(std::move(*opened.tokenizer)).value_or_throw();
+    if (tokenizer->vocab_size() > loaded.config.vocab_size)
+      fail(Code::kCorruptData, "[Model::load] the tokenizer has {} ids, the embedding {} rows", tokenizer->vocab_size(), loaded.config.vocab_size);
+  }
+  std::set<int32_t> eos(loaded.config.eos_ids.begin(), loaded.config.eos_ids.end());
+  if (tokenizer)
+    for (const auto& id : {tokenizer->eos(), tokenizer->eot()})
+      if (id) eos.insert(*id);
+  for (int32_t id : eos)
+    if (id < 0 || id >= loaded.config.vocab_size)
+      fail(Code::kCorruptData, "[Model::load] end-of-text id {} is outside the vocabulary of {}", id, loaded.config.vocab_size);
+  auto impl = std::make_shared<Model::Impl>(std::move(info), model::Decoder(std::move(loaded.config), std::move(loaded.weights), context));
+  impl->tokenizer = std::move(tokenizer);
+  impl->chat_template = std::move(opened.chat_template);
+  impl->eos_ids.assign(eos.begin(), eos.end());
+  return Model(std::move(impl));
+}
+
+ModelInfo Model::describe(const std::string& path) {
+  const OpenedModel opened = model::open_model(path, FileAccess::kRead, model::WithTokenizer::kNo);
+  const model::Family& family = model::find_family(opened.facts);
+  model::DecoderConfig config = model::configure(family, opened.facts);
+  const bool gguf = opened.facts.kind == model::FileKind::kGguf;
+  const model::PartNames* part = family.find(model::Part::kEmbedding);
+  if (const TensorInfo* tensor = opened.source.find(model::tensor_name(gguf ? part->gguf : part->hugging_face, 0, ".weight"));
+      tensor != nullptr && config.vocab_size == 0 && tensor->shape.size() == 2)
+    config.vocab_size = tensor->shape[0];
+  ModelInfo info = describe_opened(opened, family, config);
+  for (const TensorInfo& tensor : opened.source.tensors()) info.weight_bytes += tensor.bytes;
+  return info;
+}
+
+Model::Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+const ModelInfo& Model::info() const { return impl_->info; }
+int64_t Model::context() const { return impl_->decoder.context(); }
+const std::optional<std::string>& Model::chat_template() const { return impl_->chat_template; }
+const std::vector<int32_t>& Model::eos_ids() const { return impl_->eos_ids; }
+const Tokenizer& Model::tokenizer() const {
+  if (!impl_->tokenizer) fail(Code::kNotFound, "[Model::tokenizer] the model file brought no tokenizer; work with token ids");
+  return *impl_->tokenizer;
+}
+
+int64_t Model::num_rows(std::span<const Feed> feeds) {
+  int64_t rows = 0;
+  for (const Feed& feed : feeds) {
+    const auto tokens = static_cast<int64_t>(feed.tokens.size());
+    rows += feed.rows == Feed::Rows::kAll ? tokens : feed.rows == Feed::Rows::kLast && tokens > 0 ? 1 : 0;
+  }
+  return rows;
+}
+
+void Model::forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const {
+  require(options.chunk >= 1, "[Model::forward] chunk is {}; expected 1 or more", options.chunk);
+  std::vector<model::DecoderFeed> checked;
+  std::set<const Sequence*> seen;
+  for (const Feed& feed : feeds) {
+    require(feed.sequence != nullptr, "[Model::forward] a feed has no sequence");
+    require(seen.insert(feed.sequence).second, "[Model::forward] one sequence is fed twice; join its tokens into one feed");
+    Sequence::Impl& sequence = feed.sequence->impl();
+    require(sequence.model == impl_, "[Model::forward] a sequence belongs to another model");
+    const auto known = static_cast<int64_t>(sequence.tokens.size()), more = static_cast<int64_t>(feed.tokens.size());
+    require(known + more <= context(), "[Model::forward] a sequence of {} tokens is fed {} more; the context has room for {}", known, more, context());
+    for (int32_t id : feed.tokens)
+      require(id >= 0 && id < info().vocab_size, "[Model::forward] token id {} is outside the vocabulary of {}", id, info().vocab_size);
+    if (more > 0) checked.push_back({&sequence.caches, feed.tokens, feed.rows});
+  }
+  const std::lock_guard lock(impl_->turn);
+  try {
+    impl_->decoder.forward(default_pool(), impl_->scratch, checked, options, out);
+  } catch (...) {
+    for (const Feed& feed : feeds) {
+      Sequence::Impl& sequence = feed.sequence->impl();
+      for (KvCache& cache : sequence.caches) cache.truncate(std::min(cache.size(), static_cast<int64_t>(sequence.tokens.size())));
+    }
+    throw;
+  }
+  for (const Feed& feed : feeds) {
+    auto& tokens = feed.sequence->impl().tokens;
+    tokens.insert(tokens.end(), feed.tokens.begin(), feed.tokens.end());
+  }
+}
+
+Sequence::Sequence(const Model& model) : impl_(std::make_unique<Impl>()) {
+  impl_->model = model.shared_impl();
+  impl_->caches = impl_->model->decoder.make_caches();
+}
+Sequence::Sequence(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Sequence::~Sequence() = default;
+Sequence::Sequence(Sequence&&) noexcept = default;
+Sequence& Sequence::operator=(Sequence&&) noexcept = default;
+
+int64_t Sequence::size() const { return static_cast<int64_t>(impl_->tokens.size()); }
+const std::vector<int32_t>& Sequence::tokens() const { return impl_->tokens; }
+
+void Sequence::truncate(int64_t n) {
+  require(n >= 0 && n <= size(), "[Sequence::truncate] to {} tokens; the sequence has {}", n, size());
+  for (KvCache& cache : impl_->caches) cache.truncate(n);
+  impl_->tokens.resize(static_cast<size_t>(n));
+}
+
+Sequence Sequence::fork() const {
+  auto copy = std::make_unique<Impl>();
+  copy->model = impl_->model;
+  copy->tokens = impl_->tokens;
+  for (const KvCache& cache : impl_->caches) copy->caches.push_back(cache.fork());
+  return Sequence(std::move(copy));
+}
+
+}  // namespace regard

@@ -1,0 +1,80 @@
+#include "model/open.h"
+
+#include <filesystem>
+
+#include "base/check.h"
+#include "format/chat_template_file.h"
+#include "format/gguf_tokenizer.h"
+#include "format/hf_config.h"
+#include "format/tokenizer_json.h"
+#include "model/facts_gguf.h"
+#include "model/facts_hf.h"
+#include "runtime/file.h"
+
+namespace regard::model {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20, kMaxTokenizerBytes = uint64_t{256} << 20;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;  // a file that cannot be looked at is not there
+  return fs::exists(path, ignored);
+}
+
+std::string read_text(const fs::path& path, uint64_t max_bytes) {
+  const FileBytes bytes = read_file(path.string(), max_bytes).value_or_throw();
+  return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
+}
+
+// The directory's part of the facts: config.json, tokenizer.json, the template.
+OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithTokenizer with_tokenizer) {
+  if (!is_there(directory / "config.json"))
+    fail(Code::kNotFound, "[Model::load] {} has no config.json; expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file",
+         directory.string());
+  const std::string config = read_text(directory / "config.json", kMaxConfigBytes);
+  const fs::path generation_path = directory / "generation_config.json";
+  const std::string generation = is_there(generation_path) ? read_text(generation_path, kMaxConfigBytes) : std::string();
+  const HfConfig hf = read_hf_config(config, generation).value_or_throw();
+  OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), facts_from_hf(hf).value_or_throw(), {}, false, {}};
+  opened.has_tokenizer = is_there(directory / "tokenizer.json");
+  const bool has_tokenizer_config = is_there(directory / "tokenizer_config.json");
+  const std::string tokenizer_config = has_tokenizer_config ? read_text(directory / "tokenizer_config.json", kMaxConfigBytes) : std::string();
+  if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes) {
+    opened.tokenizer = tokenizer_json_spec(read_text(directory / "tokenizer.json", kMaxTokenizerBytes), "tokenizer.json").value_or_throw();
+    if (has_tokenizer_config)
+      if (auto done = apply_tokenizer_config(tokenizer_config, "tokenizer_config.json", *opened.tokenizer); !done)
+        throw_error(done.failure().code, done.failure().message);
+  }
+  if (is_there(directory / "chat_template.jinja"))
+    opened.chat_template = read_text(directory / "chat_template.jinja", kMaxConfigBytes);
+  else if (has_tokenizer_config)
+    opened.chat_template = chat_template_of_config(tokenizer_config).value_or_throw();
+  return opened;
+}
+
+OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenizer with_tokenizer) {
+  TensorSource source = TensorSource::open(path, access).value_or_throw();
+  const GgufMetadata* metadata = source.metadata();
+  if (metadata == nullptr)
+    fail(Code::kInvalidArgument, "[Model::load] {} holds tensors alone; give the directory that has its config.json", path);
+  Facts facts = facts_from_gguf(*metadata).value_or_throw();
+  OpenedModel opened{path, std::move(source), std::move(facts), {}, false, {}};
+  metadata = opened.source.metadata();
+  opened.has_tokenizer = metadata->find("tokenizer.ggml.model") != nullptr;
+  if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes)
+    opened.tokenizer = gguf_tokenizer_spec(*metadata, fs::path(path).filename().string()).value_or_throw();
+  if (const auto text = metadata->optional_string("tokenizer.chat_template").value_or_throw()) opened.chat_template = std::string(*text);
+  return opened;
+}
+
+}  // namespace
+
+OpenedModel open_model(const std::string& path, FileAccess access, WithTokenizer with_tokenizer) {
+  const TensorAccess tensor_access = access == FileAccess::kMap ? TensorAccess::kMap : TensorAccess::kRead;
+  std::error_code ignored;
+  if (!is_there(path)) fail(Code::kNotFound, "[Model::load] there is no file or directory {}", path);
+  return fs::is_directory(path, ignored) ? open_directory(path, tensor_access, with_tokenizer) : open_gguf(path, tensor_access, with_tokenizer);
+}
+
+}  // namespace regard::model

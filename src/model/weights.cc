@@ -1,0 +1,243 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/half.h"
+
+namespace regard::model {
+namespace {
+
+// Tensors that some writers store and nobody needs: they can be computed.
+constexpr std::array<std::string_view, 2> kComputedBuffers = {"rotary_emb.inv_freq", "masked_bias"};
+constexpr size_t kNamesInMessage = 10;
+
+std::string join_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kNamesInMessage) text += fmt::format(" and {} more", names.size() - kNamesInMessage);
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(OpenedModel& opened, const Family& family, const DecoderConfig& config, const ModelOptions& options)
+      : source_(opened.source), facts_(opened.facts), family_(family), config_(config), options_(options) {
+    for (const TensorInfo& tensor : source_.tensors()) total_ += tensor.bytes;
+  }
+
+  // The tensor of a part with a suffix; null after noting its name as missing.
+  const TensorInfo* find(const PartNames& part, int64_t layer, std::string_view suffix, bool needed) {
+    const bool gguf = facts_.kind == FileKind::kGguf;
+    const std::string name = tensor_name(gguf ? part.gguf : part.hugging_face, layer, suffix);
+    const TensorInfo* tensor = source_.find(name);
+    // Base models are saved without the prefix that the same model with a head has.
+    constexpr std::string_view kPrefix = "model.";
+    if (tensor == nullptr && !gguf && name.starts_with(kPrefix)) tensor = source_.find(std::string_view(name).substr(kPrefix.size()));
+    if (tensor == nullptr) {
+      if (needed) missing_.push_back(name);
+      return nullptr;
+    }
+    source_.ignore(tensor->name);  // marks it as used
+    return tensor;
+  }
+
+  bool wants_bias(const PartNames& part, int64_t layer, const char* suffix) {
+    if (part.bias != Bias::kByFile) return part.bias == Bias::kAlways;
+    const bool mlp = part.part == Part::kGate || part.part == Part::kUp || part.part == Part::kDown;
+    const std::optional<bool>& stated = mlp ? facts_.mlp_bias : facts_.qkv_bias;
+    if (stated) return *stated;
+    const bool gguf = facts_.kind == FileKind::kGguf;
+    return source_.find(tensor_name(gguf ? part.gguf : part.hugging_face, layer, suffix)) != nullptr;
+  }
+
+  nn::Linear linear(Part which, int64_t layer, int64_t out, int64_t in) {
+    const PartNames* part = family_.find(which);
+    if (part == nullptr) return {};
+    const TensorInfo* tensor = find(*part, layer, ".weight", true);
+    if (tensor == nullptr) return {};
+    nn::Linear result = matrix(*tensor, out, in);
+    if (wants_bias(*part, layer, ".bias"))
+      if (const TensorInfo* bias = find(*part, layer, ".bias", true)) result.set_bias(vector(*bias, out, 0));
+    bytes_ += result.bytes();
+    return result;
+  }
+
+  nn::Norm norm(Part which, int64_t layer, int64_t size) {
+    const PartNames* part = family_.find(which);
+    if (part == nullptr) return {};
+    const TensorInfo* weight = find(*part, layer, ".weight", true);
+    const TensorInfo* bias = part->bias == Bias::kAlways ? find(*part, layer, ".bias", true) : nullptr;
+    if (weight == nullptr) return {};
+    const float offset = facts_.kind == FileKind::kHuggingFace ? family_.hf_norm_offset : 0.0f;
+    AlignedBuffer<float> biases;
+    if (bias != nullptr) biases = vector(*bias, size, 0);
+    bytes_ += static_cast<size_t>(size) * sizeof(float) * (bias != nullptr ? 2 : 1);
+    return {{config_.norm, size, config_.norm_eps}, vector(*weight, size, offset), std::move(biases)};
+  }
+
+  AlignedBuffer<float> vector(const TensorInfo& tensor, int64_t size, float offset) {
+    if (tensor.shape != std::vector<int64_t>{size}) refuse_shape(tensor, {size});
+    const auto count = static_cast<size_t>(size);
+    AlignedBuffer<uint8_t> raw(tensor.bytes);
+    read(tensor, 0, {raw.data(), raw.size()});
+    AlignedBuffer<float> values(count);
+    for (size_t i = 0; i < count; ++i) {
+      uint16_t half = 0;
+      if (tensor.type == DType::kF32) {
+        std::memcpy(&values[i], raw.data() + 4 * i, 4);
+      } else if (tensor.type == DType::kF16 || tensor.type == DType::kBF16) {
+        std::memcpy(&half, raw.data() + 2 * i, 2);
+        values[i] = tensor.type == DType::kF16 ? half_to_float(half) : bf16_to_float(half);
+      } else {
+        fail(Code::kUnsupported, "[Model::load] tensor {} is of type {}; expected f32, f16 or bf16 for a vector", tensor.name, info(tensor.type).name);
+      }
+      values[i] += offset;
+    }
+    return values;
+  }
+
+  nn::Linear matrix(const TensorInfo& tensor, int64_t out, int64_t in) {
+    if (tensor.shape != std::vector<int64_t>{out, in}) refuse_shape(tensor, {out, in});
+    if (!is_weight_type(tensor.type))
+      fail(Code::kUnsupported, "[Model::load] tensor {} is of type {}, which no kernel multiplies", tensor.name, info(tensor.type).name);
+    nn::LinearPack pack({.type = tensor.type, .out = out, .in = in});
+    constexpr uint64_t kStretch = uint64_t{1} << 20;
+    std::vector<uint8_t> bytes(static_cast<size_t>(std::min(kStretch, tensor.bytes)));
+    for (uint64_t at = 0; at < tensor.bytes; at += bytes.size()) {
+      bytes.resize(static_cast<size_t>(std::min<uint64_t>(bytes.size(), tensor.bytes - at)));
+      read(tensor, at, bytes);
+      if (auto done = pack.add(bytes); !done) fail(done.failure().code, "[Model::load] tensor {}: {}", tensor.name, done.failure().message);
+    }
+    return pack.finish();
+  }
+
+  void finish() const {
+    if (!missing_.empty())
+      fail(Code::kCorruptData, "[Model::load] the file lacks {} tensors that a {} model has: {}", missing_.size(), family_.name, join_names(missing_));
+    std::vector<std::string> unused = source_.unused();
+    std::erase_if(unused, [](const std::string& name) {
+      return std::any_of(kComputedBuffers.begin(), kComputedBuffers.end(), [&](std::string_view buffer) { return name.ends_with(buffer); });
+    });
+    if (!unused.empty())
+      fail(Code::kCorruptData, "[Model::load] the file has {} tensors that no {} model uses, so it is probably something else: {}", unused.size(), family_.name,
+           join_names(unused));
+  }
+
+  // Whether two tensors hold the same bytes, read in stretches.
+  bool same(const TensorInfo& a, const TensorInfo& b) {
+    if (a.type != b.type || a.shape != b.shape) return false;
+    std::vector<uint8_t> x(uint64_t{1} << 20), y(x.size());
+    for (uint64_t at = 0; at < a.bytes; at += x.size()) {
+      const auto n = static_cast<size_t>(std::min<uint64_t>(x.size(), a.bytes - at));
+      read(a, at, {x.data(), n});
+      read(b, at, {y.data(), n});
+      if (std::memcmp(x.data(), y.data(), n) != 0) return false;
+    }
+    return true;
+  }
+
+  bool anything_missing() const { return !missing_.empty(); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  void read(const TensorInfo& tensor, uint64_t first, std::span<uint8_t> out) {
+    if (options_.stop != nullptr && options_.stop->stop_requested()) fail(Code::kCancelled, "[Model::load] stopped on request");
+    if (auto result = source_.read(tensor, first, out); !result) throw_error(result.failure().code, result.failure().message);
+    done_ += out.size();
+    if (options_.progress) options_.progress(std::min(done_, total_), total_);
+  }
+
+  [[noreturn]] void refuse_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const {
+    fail(Code::kCorruptData, "[Model::load] tensor {} has shape {}; the configuration implies {}", tensor.name, shape_text(tensor.shape), shape_text(expected));
+  }
+
+  TensorSource& source_;
+  const Facts& facts_;
+  const Family& family_;
+  const DecoderConfig& config_;
+  const ModelOptions& options_;
+  std::vector<std::string> missing_;
+  uint64_t total_ = 0, done_ = 0, bytes_ = 0;
+};
+
+// What the tensors themselves settle: the size of the vocabulary where the file leaves it to them, frequency divisors.
+void complete_config(const OpenedModel& opened, const Family& family, Reader& reader, DecoderConfig& config) {
+  const bool gguf = opened.facts.kind == FileKind::kGguf;
+  const PartNames* embedding = family.find(Part::kEmbedding);
+  if (config.vocab_size == 0)
+    if (const TensorInfo* tensor = reader.find(*embedding, 0, ".weight", false); tensor != nullptr && tensor->shape.size() == 2)
+      config.vocab_size = tensor->shape[0];
+  if (const PartNames* part = family.find(Part::kRopeDivisors); part != nullptr && gguf)
+    if (const TensorInfo* tensor = reader.find(*part, 0, ".weight", false)) {
+      const AlignedBuffer<float> values = reader.vector(*tensor, config.rope.rotary_dim / 2, 0);
+      config.rope.divisors.assign(values.begin(), values.end());
+      config.windowed_rope.divisors = config.rope.divisors;
+    }
+}
+
+}  // namespace
+
+LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const ModelOptions& options) {
+  LoadedDecoder loaded;
+  DecoderConfig& c = loaded.config = configure(family, opened.facts);
+  Reader reader(opened, family, c, options);
+  complete_config(opened, family, reader, c);
+  if (c.vocab_size < 1) fail(Code::kCorruptData, "[Model::load] neither the metadata nor an embedding gives the size of the vocabulary");
+
+  DecoderWeights& w = loaded.weights;
+  w.embedding = reader.linear(Part::kEmbedding, 0, c.vocab_size, c.hidden_size);
+  w.final_norm = reader.norm(Part::kFinalNorm, 0, c.hidden_size);
+  // Tied weights are stored once. A head that is there is used, unless the file says that it is the embedding: then it has
+  // to be the same, because nobody can know which of two different ones was meant.
+  const TensorInfo* head = reader.find(*family.find(Part::kHead), 0, ".weight", !c.tied_embeddings && opened.facts.kind == FileKind::kHuggingFace);
+  if (head != nullptr && c.tied_embeddings && opened.facts.tied_embeddings.value_or(false)) {
+    const TensorInfo* embedding = reader.find(*family.find(Part::kEmbedding), 0, ".weight", true);
+    if (embedding != nullptr && !reader.same(*head, *embedding))
+      fail(Code::kCorruptData, "[Model::load] the configuration says that head and embedding are the same weights, but tensor {} differs from {}", head->name,
+           embedding->name);
+  } else if (head != nullptr) {
+    w.head = reader.linear(Part::kHead, 0, c.vocab_size, c.hidden_size);
+  }
+
+  const int64_t q = c.num_q_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const Mask causal = Mask::causal();
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    nn::AttentionLayerWeights attention{.query = reader.linear(Part::kQuery, i, q, c.hidden_size),
+                                        .key = reader.linear(Part::kKey, i, kv, c.hidden_size),
+                                        .value = reader.linear(Part::kValue, i, kv, c.hidden_size),
+                                        .fused = {},
+                                        .output = reader.linear(Part::kOutput, i, c.hidden_size, q),
+                                        .query_norm = {},
+                                        .key_norm = {}};
+    if (family.find(Part::kQueryNorm) != nullptr) attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
+    if (family.find(Part::kKeyNorm) != nullptr) attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
+    nn::BlockNorms norms{.attention = reader.norm(Part::kAttnNorm, i, c.hidden_size),
+                         .feed_forward = reader.norm(Part::kFfnNorm, i, c.hidden_size),
+                         .attention_branch = reader.norm(Part::kPostAttnNorm, i, c.hidden_size),
+                         .feed_forward_branch = reader.norm(Part::kPostFfnNorm, i, c.hidden_size)};
+    nn::Linear gate = reader.linear(Part::kGate, i, c.ffn_size, c.hidden_size);
+    nn::Linear up = reader.linear(Part::kUp, i, c.ffn_size, c.hidden_size);
+    nn::Linear down = reader.linear(Part::kDown, i, c.hidden_size, c.ffn_size);
+    if (reader.anything_missing()) continue;  // go on only to learn all the names
+    const bool windowed = c.windowed[static_cast<size_t>(i)];
+    nn::AttentionLayerConfig config{.hidden_size = c.hidden_size,
+                                    .num_q_heads = c.num_q_heads,
+                                    .num_kv_heads = c.num_kv_heads,
+                                    .head_dim = c.head_dim,
+                                    .scale = c.attention_scale,
+                                    .softcap = c.attention_softcap,
+                                    // A window of W in these files counts the query's own key.
+                                    .mask = windowed ? causal & Mask::window(c.window - 1, 0) : causal,
+                                    .rope_order = c.rope.order};
+    w.blocks.emplace_back(c.placement, std::move(norms), nn::AttentionLayer(std::move(config), std::move(attention)),
+                          nn::FeedForward(c.activation, std::move(gate), std::move(up), std::move(down)));
+  }
+  reader.finish();
+  loaded.weight_bytes = reader.bytes();
+  return loaded;
+}
+
+}  // namespace regard::model

@@ -1,0 +1,43 @@
+// One layer of a Transformer: attention and feed-forward, each a branch beside the residual stream, with norms before it,
+// after it, or both.
+#pragma once
+
+#include <optional>
+
+#include "nn/attention_layer.h"
+#include "nn/feed_forward.h"
+#include "nn/norm.h"
+
+namespace regard::nn {
+
+enum class NormPlacement {
+  kPre,       ///< x + f(norm(x)). Xiong et al., 2020, "On layer normalization in the Transformer architecture"
+  kPost,      ///< norm(x + f(x)). Vaswani et al., 2017, section 3.1
+  kSandwich,  ///< x + norm(f(norm(x))). Ding et al., 2021, "CogView", section 2.4
+};
+
+struct BlockNorms {
+  Norm attention;            ///< before the attention (kPre, kSandwich) or after its sum (kPost)
+  Norm feed_forward;         ///< likewise
+  Norm attention_branch;     ///< kSandwich: on the branch before it is added
+  Norm feed_forward_branch;  ///< likewise
+};
+
+class Block {
+ public:
+  /// Errors: kInvalidArgument when a norm that the placement needs has another size than the residual stream.
+  Block(NormPlacement placement, BlockNorms norms, AttentionLayer attention, FeedForward feed_forward);
+
+  /// Runs pass.rows rows of x [rows, hidden] through the layer, in place, appending their keys and values to the caches.
+  void forward(const Pass& pass, const RopeAngles& angles, std::span<const SequenceRows> sequences, float* x) const;
+
+  const AttentionLayer& attention() const { return attention_; }
+
+ private:
+  NormPlacement placement_;
+  BlockNorms norms_;
+  AttentionLayer attention_;
+  FeedForward feed_forward_;
+};
+
+}  // namespace regard::nn
