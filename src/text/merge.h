@@ -1,94 +1,94 @@
 // The loop that both kinds of BPE share: merge the neighbouring pair of lowest rank, of several the leftmost, until none is left.
-// A heap of candidate pairs and a linked list of symbols: O(n log n) for n symbols, however long the piece (Gemma's pieces are whole
-// paragraphs).
+// A queue of candidate pairs and a linked list of symbols: O(n log n) for n symbols, however long the piece (Gemma's pieces are
+// whole paragraphs).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "text/merge_queue.h"
 #include "text/vocabulary.h"
 
 namespace regard {
 
+/// A symbol stands at the index of the first initial symbol that went into it; `next` tells how far it reaches.
 struct Symbol {
-  int32_t previous = -1, next = -1;  // indices, -1 at the ends
-  int32_t id = kNoToken;
-  uint32_t begin = 0, size = 0;      // bytes of the piece; size 0 once the symbol has been merged into its left neighbour
+  int32_t previous = -1, next = -1;  // indices; previous -1 at the start, next the number of symbols at the end
+  int32_t id = kNoToken;             // kMerged once the symbol went into its left neighbour
 };
 
 /// The state of one merging, kept between pieces so that its memory is used again.
 class Merger {
  public:
-  std::vector<Symbol> symbols;
+  static constexpr int32_t kMerged = -2;
 
-  void clear() { symbols.clear(); }
-  void add(int32_t id, size_t begin, size_t size) {
-    const auto index = static_cast<int32_t>(symbols.size());
-    if (index > 0) symbols.back().next = index;
-    symbols.push_back({index - 1, -1, id, static_cast<uint32_t>(begin), static_cast<uint32_t>(size)});
+  void clear(size_t expected) {
+    symbols_.clear();
+    symbols_.reserve(expected);
+  }
+  void add(int32_t id) {
+    const auto index = static_cast<int32_t>(symbols_.size());
+    symbols_.push_back({index - 1, index + 1, id});
   }
 
-  /// Merges until no pair is left. lookup(left, right) gives the rank and the id that two symbols merge to, or id kNoToken.
+  /// Merges until no pair is left. lookup(left, right, end) gives the rank and the id that the symbols [left, right) and [right, end)
+  /// merge to, or the id kNoToken; id(index) tells what they are.
   template <class Lookup>
   void run(Lookup&& lookup) {
-    heap_.clear();
-    const auto candidate = [&](int32_t left, int32_t right, auto&& keep) {
-      const Symbol &a = symbols[static_cast<size_t>(left)], &b = symbols[static_cast<size_t>(right)];
-      const MergeTable::Merge merge = lookup(a, b);
-      ++steps_;
-      if (merge.id != kNoToken) keep(Candidate{merge.rank, left, a.size + b.size, merge.id});
-    };
-    for (size_t i = 1; i < symbols.size(); ++i) {
-      candidate(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i), [&](const Candidate& c) { heap_.push_back(c); });
-    }
-    std::make_heap(heap_.begin(), heap_.end(), Later{});
-    const auto push = [&](const Candidate& c) {
-      heap_.push_back(c);
-      std::push_heap(heap_.begin(), heap_.end(), Later{});
-    };
-    while (!heap_.empty()) {
-      const Candidate top = heap_.front();
-      std::pop_heap(heap_.begin(), heap_.end(), Later{});
-      heap_.pop_back();
-      ++steps_;
-      Symbol& left = symbols[static_cast<size_t>(top.left)];
-      if (left.size == 0 || left.next < 0) continue;
-      Symbol& right = symbols[static_cast<size_t>(left.next)];
-      // Symbols only grow and their ends only move right, so an equal sum of sizes means that the pair is still the same one.
-      if (left.size + right.size != top.size) continue;
-      left.id = top.id;
-      left.size = top.size;
-      right.size = 0;
-      left.next = right.next;
-      if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = top.left;
-      if (left.previous >= 0) candidate(left.previous, top.left, push);
-      if (left.next >= 0) candidate(top.left, left.next, push);
+    if (symbols_.size() <= kHeapSymbols) {
+      run_with(heap_, lookup);
+    } else {
+      run_with(buckets_, lookup);
     }
   }
 
-  /// Calls emit(symbol) for what is left, in order.
+  int32_t id(int32_t index) const noexcept { return symbols_[static_cast<size_t>(index)].id; }
+
+  /// Calls emit(id, begin, end) for what is left, in order: each with the initial symbols that it covers.
   template <class Emit>
   void for_each(Emit&& emit) const {
-    for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) emit(symbols[static_cast<size_t>(i)]);
+    const auto count = static_cast<int32_t>(symbols_.size());
+    for (int32_t i = 0; i < count; i = symbols_[static_cast<size_t>(i)].next) emit(id(i), i, symbols_[static_cast<size_t>(i)].next);
   }
 
   /// Look-ups and heap steps so far: what the tests of linear time count.
   uint64_t steps() const noexcept { return steps_; }
 
  private:
-  struct Candidate {
-    uint32_t rank;
-    int32_t left;
-    uint32_t size;  // of both symbols when the candidate was made
-    int32_t id;
-  };
-  struct Later {
-    bool operator()(const Candidate& a, const Candidate& b) const noexcept {
-      return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+  static constexpr size_t kHeapSymbols = 1024;  // up to here a heap stays in the first-level cache
+
+  template <class Queue, class Lookup>
+  void run_with(Queue& queue, Lookup&& lookup) {
+    queue.clear();
+    const auto count = static_cast<int32_t>(symbols_.size());
+    const auto at = [&](int32_t index) -> Symbol& { return symbols_[static_cast<size_t>(index)]; };
+    const auto consider = [&](int32_t left, int32_t right) {
+      const int32_t end = at(right).next;
+      const MergeTable::Merge merge = lookup(left, right, end);
+      ++steps_;
+      if (merge.id != kNoToken) queue.push({merge.rank, left, end, merge.id});
+    };
+    for (int32_t right = 1; right < count; ++right) consider(right - 1, right);
+    while (!queue.empty()) {
+      const MergeCandidate top = queue.pop();
+      ++steps_;
+      Symbol& left = at(top.left);
+      if (left.id == kMerged || left.next == count) continue;
+      Symbol& right = at(left.next);
+      // Symbols only grow, to the right, so a pair that ends where it ended when it was found is still the same pair.
+      if (right.next != top.end) continue;
+      left.id = top.id;
+      right.id = kMerged;
+      left.next = top.end;
+      if (top.end < count) at(top.end).previous = top.left;
+      if (left.previous >= 0) consider(left.previous, top.left);
+      if (top.end < count) consider(top.left, top.end);
     }
-  };
-  std::vector<Candidate> heap_;
+  }
+
+  std::vector<Symbol> symbols_;
+  HeapQueue heap_;
+  BucketQueue buckets_;
   uint64_t steps_ = 0;
 };
 

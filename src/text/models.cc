@@ -73,13 +73,13 @@ void BpeModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
       return;
     }
   }
-  merger.clear();
-  // Unknown characters wait here until a known one follows, and with fuse_unk grow into one. That byte tokens do not flush them is
-  // the reference's behaviour.
-  size_t unk_size = 0, unk_begin = 0;
+  merger.clear(piece.size());
+  // An unknown character waits here until a known one follows, and with fuse_unk stands for all that follow it. That byte tokens do
+  // not let it out is the reference's behaviour.
+  bool unknown_waits = false;
   const auto flush_unknown = [&] {
-    if (unk_size > 0) merger.add(unk_, unk_begin, unk_size);
-    unk_size = 0;
+    if (unknown_waits) merger.add(unk_);
+    unknown_waits = false;
   };
   std::string decorated;  // the character with prefix and suffix, where the file has them
   for (size_t at = 0; at < piece.size();) {
@@ -96,22 +96,21 @@ void BpeModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
     const auto has_byte = [&](char b) { return bytes_[static_cast<uint8_t>(b)] != kNoToken; };
     if (id != kNoToken && !special_[static_cast<size_t>(id)]) {
       flush_unknown();
-      merger.add(id, at, size);
+      merger.add(id);
     } else if (byte_fallback_ && std::all_of(text.begin(), text.end(), has_byte)) {
-      for (size_t i = 0; i < text.size(); ++i) merger.add(bytes_[static_cast<uint8_t>(text[i])], at + std::min(i, size - 1), 1);
+      for (const char byte : text) merger.add(bytes_[static_cast<uint8_t>(byte)]);
     } else if (unk_ != kNoToken) {
       if (!fuse_unk_) flush_unknown();
-      if (unk_size == 0) unk_begin = at;
-      unk_size += size;
+      unknown_waits = true;
     }
     at += size;
   }
   flush_unknown();
-  merger.run([&](const Symbol& left, const Symbol& right) {
-    const MergeTable::Merge* merge = merges_.find(left.id, right.id);
+  merger.run([&](int32_t left, int32_t right, int32_t) {
+    const MergeTable::Merge* merge = merges_.find(merger.id(left), merger.id(right));
     return merge != nullptr ? *merge : MergeTable::Merge{};
   });
-  merger.for_each([&](const Symbol& s) { out.push_back(s.id); });
+  merger.for_each([&](int32_t id, int32_t, int32_t) { out.push_back(id); });
 }
 
 Result<SpmModel> SpmModel::make(const SpmSpec& spec, const Vocabulary& vocabulary, const std::vector<TokenKind>& kinds,
@@ -154,22 +153,30 @@ void SpmModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
     const int32_t id = vocabulary.find(text);
     return id != kNoToken && ranks_[static_cast<size_t>(id)] != kNever ? id : kNoToken;
   };
-  merger.clear();
+  merger.clear(piece.size());
+  std::vector<uint32_t> begins;  // of the initial symbols in the piece
+  begins.reserve(piece.size() + 1);
   for (size_t at = 0; at < piece.size();) {
     const Utf8Char c = next_char(piece.substr(at));
     const size_t size = c.valid() ? c.size : 1;
-    merger.add(find(piece.substr(at, size)), at, size);
+    merger.add(find(piece.substr(at, size)));
+    begins.push_back(static_cast<uint32_t>(at));
     at += size;
   }
-  merger.run([&](const Symbol& left, const Symbol& right) -> MergeTable::Merge {
-    const int32_t id = find(piece.substr(left.begin, size_t{left.size} + right.size));
+  begins.push_back(static_cast<uint32_t>(piece.size()));
+  const auto text_of = [&](int32_t begin, int32_t end) {
+    const uint32_t from = begins[static_cast<size_t>(begin)];
+    return piece.substr(from, begins[static_cast<size_t>(end)] - from);
+  };
+  merger.run([&](int32_t left, int32_t, int32_t end) -> MergeTable::Merge {
+    const int32_t id = find(text_of(left, end));
     return {id == kNoToken ? kNever : ranks_[static_cast<size_t>(id)], id};
   });
-  merger.for_each([&](const Symbol& s) {
-    if (s.id != kNoToken) {
-      out.push_back(s.id);
+  merger.for_each([&](int32_t id, int32_t begin, int32_t end) {
+    if (id != kNoToken) {
+      out.push_back(id);
     } else {
-      for (const char c : piece.substr(s.begin, s.size)) out.push_back(bytes_[static_cast<uint8_t>(c)]);
+      for (const char c : text_of(begin, end)) out.push_back(bytes_[static_cast<uint8_t>(c)]);
     }
   });
 }

@@ -1,6 +1,8 @@
 // The normalizer and the pre-tokenizer: a text becomes the pieces inside which the model merges. Start at run_pre_tokenizer.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -11,10 +13,18 @@
 
 namespace regard {
 
+inline constexpr size_t kMaxPipelineBytes = 0x7FFFFFFF;  ///< of a text and of what the steps make of it
+
 /// A stretch of TextPieces::text. Broken bytes (a maximal run that is not UTF-8) are pieces of their own, which no pattern sees.
+/// Kept small: a text of one-character pieces has as many as bytes.
 struct Piece {
-  size_t begin = 0, size = 0;
-  bool broken = false;
+  uint32_t begin = 0;
+  uint32_t size : 31 = 0;
+  uint32_t broken : 1 = 0;
+
+  Piece() = default;
+  Piece(size_t from, size_t bytes, bool is_broken)
+      : begin(static_cast<uint32_t>(from)), size(static_cast<uint32_t>(bytes) & 0x7FFFFFFFu), broken(is_broken ? 1u : 0u) {}
 };
 
 /// A text and the pieces that cover it or parts of it, in order.

@@ -1,5 +1,8 @@
 // The pre-tokenizer steps. Each takes the pieces of the step before and cuts, extends or rewrites them; a step that changes the text
 // writes a new one, so every step costs time linear in the text.
+#include <algorithm>
+
+#include "base/check.h"
 #include "text/builtin_pre.h"
 #include "text/byte_level.h"
 #include "text/pieces.h"
@@ -7,6 +10,12 @@
 
 namespace regard {
 namespace {
+
+void check_size(std::string_view text) {
+  if (text.size() > kMaxPipelineBytes)
+    fail(Code::kResourceExhausted, "[Tokenizer::encode] a text that the steps of the tokenizer make {} bytes long is over the limit of {}",
+         text.size(), kMaxPipelineBytes);
+}
 
 /// The pieces of a text before any step: its well-formed stretches, and the broken runs between them.
 std::vector<Piece> initial_pieces(std::string_view text) {
@@ -28,73 +37,71 @@ std::vector<Piece> initial_pieces(std::string_view text) {
   return pieces;
 }
 
-/// One stretch of a piece and whether the pattern matched it.
-struct Stretch {
-  size_t begin, size;
-  bool match;
+/// Turns the stretches of one piece, matched and not, into pieces as a SplitBehavior says.
+class StretchJoiner {
+ public:
+  StretchJoiner(SplitBehavior behavior, size_t offset, std::vector<Piece>& out)
+      : behavior_(behavior), offset_(offset), first_(out.size()), out_(out) {}
+
+  void add(size_t begin, size_t end, bool match) {
+    if (behavior_ == SplitBehavior::kRemoved && match) return;
+    const bool join = out_.size() > first_ && joins(match);
+    previous_match_ = match;
+    if (join) {
+      const Piece& last = out_.back();
+      out_.back() = Piece(last.begin, last.size + (end - begin), false);
+    } else {
+      out_.emplace_back(offset_ + begin, end - begin, false);
+    }
+  }
+
+ private:
+  /// Whether a stretch belongs to the piece of the one before it.
+  bool joins(bool match) const {
+    switch (behavior_) {
+      case SplitBehavior::kContiguous: return previous_match_ == match;
+      case SplitBehavior::kMergedWithPrevious: return match && !previous_match_;
+      // A match joins what follows unless that is a match too; seen from the follower: it takes the single match before it.
+      case SplitBehavior::kMergedWithNext: return !match && previous_match_;
+      case SplitBehavior::kRemoved:
+      case SplitBehavior::kIsolated: break;
+    }
+    return false;
+  }
+
+  SplitBehavior behavior_;
+  size_t offset_, first_;
+  std::vector<Piece>& out_;
+  bool previous_match_ = false;
 };
 
-void find_stretches(std::string_view text, const CompiledSplit& split, std::vector<Stretch>& out, RegexScratch& scratch) {
-  out.clear();
+void split_piece(std::string_view text, const CompiledSplit& split, StretchJoiner joiner, RegexScratch& scratch) {
   size_t at = 0, from = 0;
   Regex::Match match;
   while (from <= text.size() && split.regex.search(text, from, match, scratch)) {
-    if (match.begin > at) out.push_back({at, match.begin - at, split.invert});
+    if (match.begin > at) joiner.add(at, match.begin, split.invert);
+    at = match.end;
     if (match.end > match.begin) {
-      out.push_back({match.begin, match.end - match.begin, !split.invert});
+      joiner.add(match.begin, match.end, !split.invert);
       from = match.end;
     } else {
       // An empty match separates what stands on its two sides and is itself no piece.
-      if (match.begin == text.size()) {
-        at = match.end;
-        break;
-      }
+      if (match.begin == text.size()) break;
       from = match.begin + next_char(text.substr(match.begin)).size;
     }
-    at = match.end;
   }
-  if (at < text.size()) out.push_back({at, text.size() - at, split.invert});
-}
-
-/// Joins or drops the stretches as `behavior` says and appends them as pieces that start at `offset` in the text.
-void append_stretches(const std::vector<Stretch>& stretches, SplitBehavior behavior, size_t offset, std::vector<Piece>& out) {
-  const size_t first = out.size();
-  bool previous_match = false;
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    const Stretch& s = stretches[i];
-    bool join = false;
-    switch (behavior) {
-      case SplitBehavior::kIsolated: break;
-      case SplitBehavior::kRemoved:
-        if (s.match) continue;
-        break;
-      case SplitBehavior::kContiguous: join = i > 0 && stretches[i - 1].match == s.match; break;
-      case SplitBehavior::kMergedWithPrevious: join = s.match && !previous_match && out.size() > first; break;
-      case SplitBehavior::kMergedWithNext:
-        // A match joins what follows unless that is a match too; seen from the follower: it takes the single match before it.
-        join = !s.match && i > 0 && stretches[i - 1].match;
-        break;
-    }
-    previous_match = s.match;
-    if (join) {
-      out.back().size += s.size;
-    } else {
-      out.push_back({offset + s.begin, s.size, false});
-    }
-  }
+  if (at < text.size()) joiner.add(at, text.size(), split.invert);
 }
 
 void apply(const CompiledSplit& split, TextPieces& state, RegexScratch& scratch) {
   std::vector<Piece> next;
-  std::vector<Stretch> stretches;
   next.reserve(state.pieces.size());
   for (const Piece& piece : state.pieces) {
     if (piece.broken) {
       next.push_back(piece);
-      continue;
+    } else {
+      split_piece(state.view(piece), split, StretchJoiner(split.behavior, piece.begin, next), scratch);
     }
-    find_stretches(state.view(piece), split, stretches, scratch);
-    append_stretches(stretches, split.behavior, piece.begin, next);
   }
   state.pieces = std::move(next);
 }
@@ -107,9 +114,9 @@ void rewrite(TextPieces& state, Write&& write) {
   for (Piece& piece : state.pieces) {
     const size_t begin = out.size();
     write(piece, out);
-    piece.begin = begin;
-    piece.size = out.size() - begin;
+    piece = Piece(begin, out.size() - begin, piece.broken);
   }
+  check_size(out);
   state.text = std::move(out);
 }
 
@@ -124,7 +131,7 @@ void apply_prefix_space(TextPieces& state) {
 void apply_byte_map(TextPieces& state) {
   rewrite(state, [&](Piece& piece, std::string& out) {
     for (const char c : state.view(piece)) append_utf8(out, kByteCharacters[static_cast<uint8_t>(c)]);
-    piece.broken = false;  // whatever the bytes were, their characters are text
+    piece.broken = 0;  // whatever the bytes were, their characters are text
   });
 }
 
@@ -195,6 +202,7 @@ Result<std::vector<CompiledPreTokenizer>> compile_pre_tokenizer(const std::vecto
 
 TextPieces run_pre_tokenizer(const std::vector<CompiledPreTokenizer>& steps, std::string text, InputStart start,
                              RegexScratch& scratch) {
+  check_size(text);
   TextPieces state{std::move(text), {}};
   state.pieces = initial_pieces(state.text);
   for (const CompiledPreTokenizer& step : steps) {
