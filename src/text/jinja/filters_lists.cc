@@ -3,6 +3,7 @@
 #include <array>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/merge_sort.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
@@ -189,7 +190,7 @@ std::vector<Keyed> keyed_items(Runtime& runtime, const std::vector<Value>& items
 
 // Stable in both directions, as sorted(reverse=True) of Python.
 std::vector<Value> sorted(Runtime& runtime, std::vector<Keyed> keyed, bool descending) {
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& left, const Keyed& right) {
+  merge_sort(keyed, [&](const Keyed& left, const Keyed& right) {
     return descending ? is_before(runtime, right.key, left.key) : is_before(runtime, left.key, right.key);
   });
   std::vector<Value> items;

@@ -6,6 +6,11 @@
 #include "text/jinja/print.h"
 
 namespace regard::jinja {
+namespace {
+
+constexpr uint64_t kTurnCost = 8;  // steps for making and freeing the scope of one turn of a loop
+
+}  // namespace
 
 Interpreter::Depth::Depth(Interpreter& interpreter) : interpreter_(interpreter) {
   const int limit = interpreter.runtime_.limits().max_depth;
@@ -95,6 +100,7 @@ Interpreter::Flow Interpreter::execute_if(const Stmt& stmt, Scope& scope) {
 ListRef Interpreter::filtered(const Stmt& stmt, const ListRef& items, Scope& scope) {
   std::vector<Value> kept;
   for (const Value& item : items->items) {
+    runtime_.step(kTurnCost);
     const auto inner = std::make_shared<Scope>(&scope);
     inner->names["loop"] = Value();  // the loop does not exist yet, and an outer one is not meant
     assign(*stmt.target, item, *inner);
@@ -114,7 +120,7 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope) {
   Flow flow = Flow::kNext;
   for (size_t i = 0; i < items->items.size(); ++i) {
     loop->index = i;
-    runtime_.step();
+    runtime_.step(kTurnCost);
     const auto inner = std::make_shared<Scope>(&scope);  // what one turn sets is gone in the next
     inner->names["loop"] = Value(loop);
     assign(*stmt.target, items->items[i], *inner);
