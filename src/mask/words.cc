@@ -1,5 +1,5 @@
-// The bits of a row, 64 keys at a time: intervals become shifts, tables are copied, dilated repeats a pattern, and terms
-// that compare per key do so over plain arrays of 32-bit numbers. &, | and ~ combine whole words.
+// The bits of a row, 64 keys at a time: intervals become shifts, tables are copied, dilated repeats a pattern, and
+// terms that compare per key do so over plain arrays of 32-bit numbers. &, | and ~ combine whole words.
 
 #include "mask/program.h"
 
@@ -46,7 +46,8 @@ void fill_tree(int64_t base, const TreeRow& row, int64_t q, int64_t k_begin, int
     words[w] |= compare(range, k_begin + 64 * w, [&](int64_t i) { return bool((enter[i] <= own) & (own < leave[i])); });
 }
 
-void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count,
+                uint64_t* words) noexcept {
   const int64_t first = k_begin / 64;
   const uint64_t* row = q < bits.q_len() ? bits.row(b, h, q) : nullptr;
   for (int w = 0; w < count; ++w) words[w] = row != nullptr && first + w < bits.words_per_row() ? row[first + w] : 0;
@@ -72,10 +73,12 @@ void fill_interval(Interval seen, int64_t k_begin, int count, uint64_t* words) n
   }
 }
 
-void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count,
+               uint64_t* words) noexcept {
   switch (atom.op) {
     case MaskOp::kDocuments: return fill_documents(Atom::of_row(atom.documents, b), q, k_begin, count, words);
-    case MaskOp::kTree: return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
+    case MaskOp::kTree:
+      return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
     case MaskOp::kTable: return fill_table(*atom.bits, b, h, q, k_begin, count, words);
     case MaskOp::kDilated: return fill_dilated(atom.a, atom.pattern, q, k_begin, count, words);
     default: return fill_interval(span(atom, b, {q, q + 1}).hull, k_begin, count, words);

@@ -18,7 +18,8 @@ regard::Bindings make_bindings() {
   regard::Bindings bindings;
   bindings.lists.emplace("ids", regard::MaskList{0, 0, 1, 1, 0});
   bindings.lists.emplace("rows", regard::MaskList::per_row({{0, 1}, {1, 1, 1}}));
-  bindings.tables.emplace("seen", regard::BitTable::from_array(regard::Polarity::kKeep, regard::TensorView<const uint8_t>(bits, {3, 4})));
+  bindings.tables.emplace(
+      "seen", regard::BitTable::from_array(regard::Polarity::kKeep, regard::TensorView<const uint8_t>(bits, {3, 4})));
   return bindings;
 }
 
