@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 
 #include "attention/row_block.h"
 #include "base/check.h"
@@ -120,7 +121,9 @@ class AttentionCall {
     std::vector<AttentionItem>& ordered = workspace_.ordered_;
     work_ = &items;
     if (even || pool_.size() == 1) return;
-    std::stable_sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
+    std::sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) {
+      return std::tuple(b.cost, a.sequence, a.kv_head, a.first_row, a.part) < std::tuple(a.cost, b.sequence, b.kv_head, b.first_row, b.part);
+    });
     ordered.clear();
     const auto threads = static_cast<size_t>(pool_.size());
     for (size_t t = 0; t < threads; ++t)
