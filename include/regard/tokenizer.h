@@ -29,7 +29,8 @@ struct EncodeOptions {
 /// What decoding does with special tokens: leaves them out, or writes their text.
 enum class SpecialText { kSkip, kShow };
 
-/// What decoding does with bytes that are not UTF-8: one U+FFFD per ill-formed sequence, or the bytes as they are.
+/// What decoding does with bytes that are not UTF-8: U+FFFD in their place (as the reference implementation: per ill-formed sequence,
+/// or per byte of a group of byte tokens), or the bytes as they are.
 enum class InvalidUtf8 { kReplace, kKeep };
 
 struct DecodeOptions {
@@ -99,8 +100,8 @@ class REGARD_API Tokenizer {
 };
 
 /// Decodes ids as they come. What has been returned is final: the pieces concatenated are what Tokenizer::decode gives for
-/// all ids, cut at the first stop string. Held back are an incomplete UTF-8 character, the beginning of a stop string, and
-/// trailing characters that the decoder of the file would strip at the end.
+/// all ids, cut at the first stop string. Held back are an incomplete UTF-8 character, a group of byte tokens up to its last one, the
+/// beginning of a stop string, and trailing characters that the decoder of the file would strip at the end.
 /// Not thread-safe: one decoder per stream.
 class REGARD_API StreamDecoder {
  public:

@@ -7,6 +7,8 @@
 namespace regard {
 namespace {
 
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
 }
@@ -36,6 +38,21 @@ void map_to_bytes(std::string& text) {
   text = std::move(bytes);
 }
 
+void apply(const DecoderStep& step, bool first, std::string& text) {
+  if (std::holds_alternative<ByteLevelDecode>(step)) {
+    map_to_bytes(text);
+  } else if (const auto* replace = std::get_if<ReplaceDecode>(&step)) {
+    replace_all(text, replace->pattern, replace->content);
+  } else if (const auto* strip = std::get_if<StripDecode>(&step)) {
+    text.erase(0, leading(text, strip->content, strip->start));
+    text.erase(text.size() - trailing(text, strip->content, strip->stop));
+  } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(&step)) {
+    // In the first token the replacement stands for nothing: it was put there by the encoder.
+    const bool drop = first && metaspace->scheme != MetaspaceStep::Scheme::kNever;
+    replace_all(text, metaspace->replacement, drop ? "" : " ");
+  }
+}
+
 }  // namespace
 
 Result<TokenDecoder> TokenDecoder::make(const std::vector<DecoderStep>& steps, std::string joiner, std::string_view origin) {
@@ -49,8 +66,10 @@ Result<TokenDecoder> TokenDecoder::make(const std::vector<DecoderStep>& steps, s
       return corrupt("[build_tokenizer] {}: decoder Strip has no character", origin);
     if (std::holds_alternative<FuseDecode>(step)) {
       fused = true;
+    } else if (!fused && std::holds_alternative<ByteFallbackDecode>(step) && !decoder.byte_fallback_) {
+      decoder.byte_fallback_ = true;
     } else if (!fused) {
-      decoder.per_token_.push_back(step);
+      (decoder.byte_fallback_ ? decoder.after_ : decoder.before_).push_back(step);
     } else if (const auto* strip = std::get_if<StripDecode>(&step); strip != nullptr && !decoder.ends_) {
       decoder.ends_ = *strip;
     } else {
@@ -62,22 +81,31 @@ Result<TokenDecoder> TokenDecoder::make(const std::vector<DecoderStep>& steps, s
 
 void TokenDecoder::append(std::string_view piece, State& state, std::string& out) const {
   std::string text(piece);
-  for (const DecoderStep& step : per_token_) {
-    if (std::holds_alternative<ByteLevelDecode>(step)) {
-      map_to_bytes(text);
-    } else if (std::holds_alternative<ByteFallbackDecode>(step)) {
-      if (const auto byte = byte_of_piece(text)) text.assign(1, static_cast<char>(*byte));
-    } else if (const auto* replace = std::get_if<ReplaceDecode>(&step)) {
-      replace_all(text, replace->pattern, replace->content);
-    } else if (const auto* strip = std::get_if<StripDecode>(&step)) {
-      text.erase(0, leading(text, strip->content, strip->start));
-      text.erase(text.size() - trailing(text, strip->content, strip->stop));
-    } else if (const auto* metaspace = std::get_if<MetaspaceDecode>(&step)) {
-      // In the first token the replacement stands for nothing: it was put there by the encoder.
-      const bool drop = state.first && metaspace->scheme != MetaspaceStep::Scheme::kNever;
-      replace_all(text, metaspace->replacement, drop ? "" : " ");
+  for (const DecoderStep& step : before_) apply(step, state.first, text);
+  if (byte_fallback_) {
+    if (const auto byte = byte_of_piece(text)) {
+      state.bytes.push_back(static_cast<char>(*byte));
+      return;
     }
+    finish(state, out);
   }
+  write(std::move(text), state, out);
+}
+
+void TokenDecoder::finish(State& state, std::string& out) const {
+  if (state.bytes.empty()) return;
+  std::string text;
+  if (state.invalid == InvalidUtf8::kKeep || valid_prefix(state.bytes) == state.bytes.size()) {
+    text = state.bytes;
+  } else {
+    for (size_t i = 0; i < state.bytes.size(); ++i) text += kReplacement;
+  }
+  state.bytes.clear();
+  write(std::move(text), state, out);
+}
+
+void TokenDecoder::write(std::string text, State& state, std::string& out) const {
+  for (const DecoderStep& step : after_) apply(step, state.first, text);
   if (!state.first) text.insert(0, joiner_);
   state.first = false;
   if (ends_ && !state.start_done) {

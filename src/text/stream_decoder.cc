@@ -77,6 +77,7 @@ struct StreamDecoder::State {
 
 StreamDecoder::StreamDecoder(Tokenizer tokenizer, const DecodeOptions& options, std::vector<std::string> stop_strings)
     : state_(std::make_unique<State>(State{std::move(tokenizer), options, std::move(stop_strings), {}, {}, {}, 0, std::nullopt})) {
+  state_->decoder.invalid = options.invalid;
   for (const std::string& stop : state_->stops) require(!stop.empty(), "[StreamDecoder] a stop string is empty");
 }
 StreamDecoder::~StreamDecoder() = default;
@@ -99,6 +100,7 @@ std::string StreamDecoder::push(int32_t id) {
 std::string StreamDecoder::flush() {
   State& s = *state_;
   if (s.stopped) return {};
+  s.tokenizer.impl().decoder.finish(s.decoder, s.bytes);
   s.settle(TextEnd::kFinal);
   s.search_stops();
   return s.take(s.text.size());

@@ -99,13 +99,14 @@ std::vector<int32_t> Tokenizer::encode(std::span<const PromptSegment> segments, 
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
-  TokenDecoder::State state;
+  TokenDecoder::State state{.invalid = options.invalid};
   std::string bytes;
   for (const int32_t id : ids) {
     impl_->check_id(id, "Tokenizer::decode");
     if (options.special == SpecialText::kSkip && is_special(id)) continue;
     if (!impl_->vocabulary.piece(id).empty()) impl_->decoder.append(impl_->decoded_piece(id), state, bytes);
   }
+  impl_->decoder.finish(state, bytes);
   bytes.resize(bytes.size() - impl_->decoder.strippable_end(bytes));
   if (options.invalid == InvalidUtf8::kKeep || valid_prefix(bytes) == bytes.size()) return bytes;
   std::string text;

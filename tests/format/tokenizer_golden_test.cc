@@ -78,5 +78,63 @@ TEST(TokenizerGolden, SmallGgufVocabulariesEqualLlamaCpp) {
   EXPECT_GE(cases, 500u);
 }
 
+std::string stream_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, const DecodeOptions& options) {
+  StreamDecoder stream(tokenizer, options);
+  std::string text;
+  for (const int32_t id : ids) text += stream.push(id);
+  return text + stream.flush();
+}
+
+/// One line of tests/golden/tokenizer; what it leaves out is the same as what stands before it (tools/golden/hf_tokenizers.py).
+void compare_with_reference(const Tokenizer& tokenizer, const std::string& line) {
+  const JsonDocument document = JsonDocument::parse(line, "case").value_or_throw();
+  const JsonObject object = document.root().as_object().value_or_throw();
+  const auto text_at = [&](std::string_view key, const std::string& otherwise) {
+    const auto value = object.find(key);
+    return value ? std::string(value->as_string().value_or_throw()) : otherwise;
+  };
+  const auto ids_at = [&](std::string_view key, const std::vector<int32_t>& otherwise) {
+    const auto value = object.find(key);
+    return value ? ids_of(*value) : otherwise;
+  };
+  const DecodeOptions show{.special = SpecialText::kShow}, skip{.special = SpecialText::kSkip};
+  if (object.find("decode")) {
+    const std::vector<int32_t> ids = ids_at("decode", {});
+    ASSERT_EQ(tokenizer.decode(ids, show), text_at("decoded", "")) << line;
+    ASSERT_EQ(stream_of(tokenizer, ids, show), text_at("decoded", "")) << line;
+    return;
+  }
+  const std::string text = text_at("text", "");
+  const std::vector<int32_t> ids = ids_at("ids", {});
+  const std::vector<int32_t> with_special = ids_at("with_special", ids);
+  ASSERT_EQ(tokenizer.encode(text, {.special = SpecialTokens::kParse}), ids) << line;
+  ASSERT_EQ(tokenizer.encode(text, {.special = SpecialTokens::kParse, .add = AddSpecial::kAsModel}), with_special) << line;
+  ASSERT_EQ(tokenizer.encode(text), ids_at("plain", ids)) << line;
+  const std::string decoded = text_at("decoded", text);
+  ASSERT_EQ(tokenizer.decode(ids, show), decoded) << line;
+  ASSERT_EQ(stream_of(tokenizer, ids, show), decoded) << line;
+  ASSERT_EQ(tokenizer.decode(with_special, skip), text_at("skipped", decoded)) << line;
+  ASSERT_EQ(stream_of(tokenizer, with_special, skip), text_at("skipped", decoded)) << line;
+}
+
+TEST(TokenizerGolden, TokenizerJsonEqualsTheReferenceImplementation) {
+  size_t files = 0, cases = 0;
+  for (const auto& entry : fs::directory_iterator(kGolden / "tokenizer")) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view suffix = ".cases.jsonl";
+    if (!name.ends_with(suffix)) continue;
+    SCOPED_TRACE(name);
+    const Tokenizer tokenizer = Tokenizer::from_file(kGolden / "tokenizer" / (name.substr(0, name.size() - suffix.size()) + ".json"));
+    for (const std::string& line : lines_of(entry.path())) {
+      compare_with_reference(tokenizer, line);
+      if (testing::Test::HasFatalFailure()) break;
+      ++cases;
+    }
+    ++files;
+  }
+  EXPECT_GE(files, 12u);
+  EXPECT_GE(cases, 1500u);
+}
+
 }  // namespace
 }  // namespace regard
