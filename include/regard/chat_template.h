@@ -71,8 +71,9 @@ struct TemplateLimits {
   size_t max_memory_bytes = size_t{256} << 20;  ///< of everything made on the way, freed or not
 };
 
-/// A chat template, written in the subset of Jinja that published models use (docs of the tokenizer room list it), run in
-/// an interpreter that knows plain values only: no files, no network, no objects of the program.
+/// A chat template, written in the subset of Jinja that published models use, run in an interpreter that knows plain
+/// values only: no files, no network, no objects of the program. What is outside of the subset is refused, never guessed;
+/// map, select and their kin look at all items at once, so that they fail where Jinja may never look.
 ///
 /// trim_blocks and lstrip_blocks are on, loops know break and continue, and raise_exception, strftime_now and tojson are as
 /// in Hugging Face transformers. The variables are messages, add_generation_prompt, bos_token, eos_token and those of the

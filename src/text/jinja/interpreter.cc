@@ -72,7 +72,8 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope) {
     case Stmt::Kind::kFilter: {
       const auto inner = std::make_shared<Scope>(&scope);
       const Value value = piped(*stmt.expr, capture(stmt.body, *inner), scope);
-      runtime_.append(*out_, to_text(runtime_, value));
+      if (value.text() == nullptr) runtime_.wrong("a filter block must end in a str, not a {}", type_name(value));
+      runtime_.append(*out_, *value.text());
       return Flow::kNext;
     }
     case Stmt::Kind::kWith:
