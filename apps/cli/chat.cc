@@ -36,10 +36,7 @@ ChatTemplate read_template(const Arguments& arguments, const Model& model) {
 }
 
 std::vector<int32_t> conversation_ids(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages) {
-  std::vector<PromptSegment> segments;
-  for (TemplateSegment& segment : chat.render(messages)) {
-    segments.push_back({std::move(segment.text), segment.from_template ? PromptSegment::Source::kTemplate : PromptSegment::Source::kContent});
-  }
+  const std::vector<PromptSegment> segments = chat.render(messages);
   return tokenizer.encode(segments);
 }
 

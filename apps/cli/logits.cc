@@ -41,7 +41,7 @@ int run_logits(Context& context) {
     feeds.push_back({&sequences[i], tokens[i], last_only ? Feed::Rows::kLast : Feed::Rows::kAll});
   }
   ForwardOptions options;
-  options.output = arguments.flag("hidden") ? Output::kHidden : Output::kLogits;
+  options.output = arguments.flag("hidden") ? regard::Output::kHidden : regard::Output::kLogits;
   options.chunk = arguments.integer("chunk");
   options.stop = &stop_token();
   const int64_t rows = Model::num_rows(feeds);
