@@ -10,6 +10,7 @@
 
 #include "regard/export.h"
 #include "regard/mask.h"
+#include "regard/raster.h"
 
 namespace regard {
 
@@ -77,13 +78,6 @@ struct ImagePicture {
   int64_t head = 0;
   int max_pixels = 1024;  ///< of either side, at least 16
   int cell_pixels = 16;   ///< the side of a cell while the cells fit; grid lines are drawn from 6 pixels on
-};
-
-/// Rows of pixels from the top, three bytes each: red, green, blue.
-struct Raster {
-  int width = 0;
-  int height = 0;
-  std::vector<uint8_t> rgb;
 };
 
 /// The same picture as pixels: visible dark, hidden light, mixed in between. Queries run down, keys to the right. An
