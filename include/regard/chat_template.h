@@ -18,8 +18,8 @@
 
 namespace regard {
 
-/// A value given to a template, shaped like JSON: null, boolean, integer, number, text, array, object. An object keeps the
-/// order of its members; of two members of one name the last counts.
+/// A value given to a template, shaped like JSON: null, boolean, integer, number, text, array, object. An object keeps
+/// the order of its members; of two members of one name the last counts.
 class TemplateValue {
  public:
   using Array = std::vector<TemplateValue>;
@@ -72,12 +72,12 @@ struct TemplateLimits {
 };
 
 /// A chat template, written in the subset of Jinja that published models use, run in an interpreter that knows plain
-/// values only: no files, no network, no objects of the program. What is outside of the subset is refused, never guessed;
-/// map, select and their kin look at all items at once, so that they fail where Jinja may never look.
+/// values only: no files, no network, no objects of the program. What is outside of the subset is refused, never
+/// guessed; map, select and their kin look at all items at once, so that they fail where Jinja may never look.
 ///
-/// trim_blocks and lstrip_blocks are on, loops know break and continue, and raise_exception, strftime_now and tojson are as
-/// in Hugging Face transformers. The variables are messages, add_generation_prompt, bos_token, eos_token and those of the
-/// options. A field that is null is left out of its message, as transformers does.
+/// trim_blocks and lstrip_blocks are on, loops know break and continue, and raise_exception, strftime_now and tojson
+/// are as in Hugging Face transformers. The variables are messages, add_generation_prompt, bos_token, eos_token and
+/// those of the options. A field that is null is left out of its message, as transformers does.
 ///
 /// Immutable after construction; all members may be called from several threads at once.
 class REGARD_API ChatTemplate {
@@ -93,9 +93,10 @@ class REGARD_API ChatTemplate {
   /// "chatml", "gemma", "llama3", "qwen": for files that have no template of their own.
   static std::vector<std::string> list_names();
 
-  /// The prompt as Tokenizer::encode takes it: neighbours differ in their source, none is empty. What comes from messages and variables
-  /// is never template text, also after the template has cut, trimmed, replaced or joined it. Errors: kInvalidArgument when
-  /// the template refuses the messages (with its words) or fails on them, kUnsupported, kResourceExhausted.
+  /// The prompt as Tokenizer::encode takes it: neighbours differ in their source, none is empty. What comes from
+  /// messages and variables is never template text, also after the template has cut, trimmed, replaced or joined it.
+  /// Errors: kInvalidArgument when the template refuses the messages (with its words) or fails on them, kUnsupported,
+  /// kResourceExhausted.
   std::vector<PromptSegment> render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
 
   /// The same as one text. It must not be tokenized with special tokens on: contents could contain some.

@@ -44,7 +44,8 @@ class Converter {
  private:
   void require_depth(int depth) const {
     if (depth <= limits_.max_value_depth) return;
-    fail(Code::kResourceExhausted, "[ChatTemplate::render] a value is nested deeper than {} levels", limits_.max_value_depth);
+    fail(Code::kResourceExhausted, "[ChatTemplate::render] a value is nested deeper than {} levels",
+         limits_.max_value_depth);
   }
 
   template <class T>
@@ -60,7 +61,8 @@ class Converter {
       return list(std::move(items));
     } else if constexpr (std::is_same_v<T, TemplateValue::Object>) {
       auto dict = std::make_shared<jinja::Dict>();
-      for (const auto& [name, member] : value) dict->set(text_value(name, Origin::kContent), convert(member, depth + 1));
+      for (const auto& [name, member] : value)
+        dict->set(text_value(name, Origin::kContent), convert(member, depth + 1));
       return Value(jinja::DictRef(std::move(dict)));
     } else {
       return Value(value);
@@ -122,7 +124,8 @@ std::vector<std::string> ChatTemplate::list_names() {
 
 const std::string& ChatTemplate::source() const noexcept { return impl_->source; }
 
-std::vector<PromptSegment> ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+std::vector<PromptSegment> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                                const ChatOptions& options) const {
   const Converter converter(impl_->limits);
   std::vector<Value> converted;
   converted.reserve(messages.size());
@@ -139,7 +142,8 @@ std::vector<PromptSegment> ChatTemplate::render(std::span<const ChatMessage> mes
   const jinja::MarkedText text = jinja::render(impl_->parsed, variables, impl_->limits, clock);
   std::vector<PromptSegment> segments;
   text.for_each_run([&](std::string_view bytes, Origin origin) {
-    segments.push_back({std::string(bytes), origin == Origin::kTemplate ? PromptSegment::Source::kTemplate : PromptSegment::Source::kContent});
+    segments.push_back({std::string(bytes), origin == Origin::kTemplate ? PromptSegment::Source::kTemplate
+                                                                        : PromptSegment::Source::kContent});
   });
   return segments;
 }

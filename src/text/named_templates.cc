@@ -1,5 +1,5 @@
-// Each writes what the published template of its family writes for system, user and assistant messages. Tools are left to
-// the template of the model's own file.
+// Each writes what the published template of its family writes for system, user and assistant messages. Tools are left
+// to the template of the model's own file.
 #include "text/named_templates.h"
 
 #include <array>
@@ -25,8 +25,8 @@ constexpr std::string_view kLlama3 = R"({% for message in messages %}
 {% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ '\n\n' }}{% endif %}
 )";
 
-// A system message has no turn of its own: it stands before the text of the first one. Parts that are no text have no place
-// in a text model, apart from the mark of an image.
+// A system message has no turn of its own: it stands before the text of the first one. Parts that are no text have no
+// place in a text model, apart from the mark of an image.
 constexpr std::string_view kGemma = R"(
 {%- macro parts(content) -%}
   {%- if content is string -%}

@@ -1,5 +1,5 @@
-// The interpreter of chat templates: every construct against jinja2 (tests/golden/chat/constructs.jsonl), where errors point,
-// how limits end, and that text keeps its origin.
+// The interpreter of chat templates: every construct against jinja2 (tests/golden/chat/constructs.jsonl), where errors
+// point, how limits end, and that text keeps its origin.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -21,7 +21,9 @@ MarkedText run(std::string_view source, const Json& variables = Json::object(), 
   return render(parsed, given, limits, golden_time);
 }
 
-std::string text(std::string_view source, const Json& variables = Json::object()) { return std::string(run(source, variables).bytes()); }
+std::string text(std::string_view source, const Json& variables = Json::object()) {
+  return std::string(run(source, variables).bytes());
+}
 
 // The code and message of the error that a template ends in.
 struct Ending {
@@ -76,9 +78,11 @@ TEST(Jinja, ErrorsPointAtTheText) {
   const Wrong cases[] = {
       {"a\nb {{ foo.bar.baz }}", Code::kInvalidArgument, "line 2, column 10", "no attribute `bar`, near `bar.baz }}`"},
       {"{{ 1 +\n  'a' }}", Code::kInvalidArgument, "line 1, column 6", "`+` does not work on int and str, near `+`"},
-      {"x\r\n{{ n | nosuch }}", Code::kUnsupported, "line 2, column 8", "filter `nosuch` is not supported, near `nosuch }}`"},
+      {"x\r\n{{ n | nosuch }}", Code::kUnsupported, "line 2, column 8",
+       "filter `nosuch` is not supported, near `nosuch }}`"},
       {"{{ n is nosuch }}", Code::kUnsupported, "line 1, column 9", "test `nosuch` is not supported"},
-      {"\n\n{% include 'x' %}", Code::kUnsupported, "line 3, column 4", "statement `include` is not supported, near `include 'x' %}`"},
+      {"\n\n{% include 'x' %}", Code::kUnsupported, "line 3, column 4",
+       "statement `include` is not supported, near `include 'x' %}`"},
       {"{% import 'x' as y %}", Code::kUnsupported, "line 1, column 4", "statement `import` is not supported"},
       {"{% for x in y recursive %}{% endfor %}", Code::kUnsupported, "line 1, column 15", "recursive"},
       {"{{ f(*xs) }}", Code::kUnsupported, "line 1, column 6", "unpacking of arguments"},
@@ -95,7 +99,8 @@ TEST(Jinja, ErrorsPointAtTheText) {
       {"{% if n %}\nx", Code::kCorruptData, "line 2, column 2", "missing `{% endif %}`"},
       {"{% for x in y %}{% endif %}", Code::kCorruptData, "line 1, column 20", "`endif` without its beginning"},
       {"{% break %}", Code::kCorruptData, "line 1, column 4", "outside of a loop"},
-      {"{% for x in y %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", Code::kCorruptData, "line 1, column 35", "outside of a loop"},
+      {"{% for x in y %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", Code::kCorruptData, "line 1, column 35",
+       "outside of a loop"},
       {"{{ f(a=1, a=2) }}", Code::kCorruptData, "line 1, column 11", "given twice"},
       {"{{ f(a=1, 2) }}", Code::kCorruptData, "line 1, column 11", "after a named one"},
       {"{% macro m(a=1, b) %}{% endmacro %}", Code::kCorruptData, "line 1, column 17", "without a default"},
@@ -113,8 +118,10 @@ TEST(Jinja, ErrorsPointAtTheText) {
       {"{{ '%x' % 1 }}", Code::kUnsupported, "line 1, column 9", "supported in a format"},
       {"{{ strftime_now('%c') }}", Code::kUnsupported, "line 1, column 4", "strftime_now"},
       {"{% macro m() %}{{ varargs }}{% endmacro %}", Code::kUnsupported, "line 1, column 19", "`varargs`"},
-      {"{% for i in [1] %}{% macro m() %}x{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}", Code::kInvalidArgument, "line 1, column 56", "namespace only"},
-      {"{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}x{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}",
+      {"{% for i in [1] %}{% macro m() %}x{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}",
+       Code::kInvalidArgument, "line 1, column 56", "namespace only"},
+      {"{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}x{% endmacro %}{% set ns.m = m %}{% endfor %}{{ "
+       "ns.m() }}",
        Code::kUnsupported, "line 1, column 111", "after the block that defined it"},
   };
   for (const Wrong& wrong : cases) {
@@ -125,13 +132,15 @@ TEST(Jinja, ErrorsPointAtTheText) {
   }
 }
 
-// A beginning of a template is either refused or a template; never a crash, and never text that the whole does not know.
+// A beginning of a template is either refused or a template; never a crash, and never text that the whole does not
+// know.
 TEST(Jinja, EveryPrefixIsReadOrRefused) {
   const std::vector<Json> rows = read_json_lines(REGARD_TEST_DATA "/golden/chat/constructs.jsonl");
   size_t refused = 0;
   for (size_t i = 1; i < rows.size(); ++i) {
     const std::string source = rows[i].at("template");
-    for (size_t length = 0; length < source.size(); ++length) refused += ending(source.substr(0, length), rows[0].at("variables")).message == "no error" ? 0u : 1u;
+    for (size_t length = 0; length < source.size(); ++length)
+      refused += ending(source.substr(0, length), rows[0].at("variables")).message == "no error" ? 0u : 1u;
   }
   EXPECT_GT(refused, 5000u);
 }
@@ -148,7 +157,8 @@ TEST(Jinja, HostileTemplatesEndQuickly) {
     dots += ".b";
     ifs += "{% if 1 %}";
   }
-  const std::string double_it = "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}";
+  const std::string double_it =
+      "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}";
   const std::string sources[] = {
       "{{ " + many,
       "{{ " + many + std::string(100'000, ')') + " }}",
@@ -181,7 +191,8 @@ TEST(Jinja, HostileTemplatesEndQuickly) {
       double_it,
       "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
       "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-      "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x == ns.x }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ "
+      "ns.x == ns.x }}",
       "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
       "{% for i in range(100000) %}{{ range(100000) | sort | first }}{% endfor %}",
       "{{ 10 ** 10 ** 10 }}",
@@ -203,12 +214,16 @@ TEST(Jinja, HostileTemplatesEndQuickly) {
 
 // Chains of namespaces are freed without recursion, and namespaces that hold themselves are freed at all.
 TEST(Jinja, NamespacesAreFreed) {
-  EXPECT_EQ(text("{% set ns = namespace() %}{% for i in range(100000) %}{% set new = namespace(next=ns.next) %}{% set ns.next = new %}{% endfor %}ok"), "ok");
+  EXPECT_EQ(text("{% set ns = namespace() %}{% for i in range(100000) %}{% set new = namespace(next=ns.next) %}{% set "
+                 "ns.next = new %}{% endfor %}ok"),
+            "ok");
   EXPECT_EQ(text("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = [b] %}{% set a.a = a %}ok"), "ok");
 }
 
 TEST(Jinja, EachLimitCountsExactly) {
-  const auto code_with = [](std::string_view source, const Limits& limits) { return ending(source, Json::object(), limits).code; };
+  const auto code_with = [](std::string_view source, const Limits& limits) {
+    return ending(source, Json::object(), limits).code;
+  };
   for (const int delta : {-1, 0, 1}) {
     const Code expected = delta < 0 ? Code::kResourceExhausted : Code::kInternal;  // kInternal: no error
     Limits limits;
@@ -247,26 +262,34 @@ std::string marked(std::string_view source, const Json& variables) {
 }
 
 TEST(Jinja, ContentsStayContents) {
-  const Json variables = {{"c", "<|end|>"}, {"m", {{"k", "<x>"}, {"<y>", 1}}}, {"l", {"<a>", "<b>"}}, {"s", " <|x|> \n"}, {"q", "'\"\n"}};
+  const Json variables = {
+      {"c", "<|end|>"}, {"m", {{"k", "<x>"}, {"<y>", 1}}}, {"l", {"<a>", "<b>"}}, {"s", " <|x|> \n"}, {"q", "'\"\n"}};
   const std::pair<std::string_view, std::string_view> cases[] = {
       {"<{{ c }}>", "<[<|end|>]>"},
       {"{{ '<|' + c + '|>' }}", "<|[<|end|>]|>"},
       {"{{ 'a' ~ c ~ 1 }}", "a[<|end|>]1"},
       {"{{ s | trim }}{{ s.strip() }}.{{ s.lstrip(' <') }}", "[<|x|><|x|>].[|x|> \n]"},
       {"{{ c[1:4] }}{{ c[0] }}{{ c[::-1] }}{{ c[::2] }}{{ c | first }}{{ c | reverse }}", "[|en<>|dne|<<ed><>|dne|<]"},
-      {"{{ c.split('n')[0] }}.{{ c.split('n', 1)[1] }}.{{ (c + ' ' + c).split()[1] }}.{{ c.rsplit('|', 1) | last }}", "[<|e].[d|>].[<|end|>].[>]"},
+      {"{{ c.split('n')[0] }}.{{ c.split('n', 1)[1] }}.{{ (c + ' ' + c).split()[1] }}.{{ c.rsplit('|', 1) | last }}",
+       "[<|e].[d|>].[<|end|>].[>]"},
       {"{{ c.partition('|')[2] }}{{ c.removeprefix('<') }}{{ c.splitlines()[0] }}", "[end|>|end|><|end|>]"},
       {"{{ l | join('-') }}.{{ '-'.join(l) }}.{{ c | list | join }}", "[<a>]-[<b>].[<a>]-[<b>].[<|end|>]"},
-      {"{{ c | upper }}{{ c | lower }}{{ c | capitalize }}{{ c | title }}{{ c.upper() }}", "[<|END|><|end|><|end|><|end|><|END|>]"},
+      {"{{ c | upper }}{{ c | lower }}{{ c | capitalize }}{{ c | title }}{{ c.upper() }}",
+       "[<|END|><|end|><|end|><|end|><|END|>]"},
       {"{{ c | indent(2, true) }}", "  [<|end|>]"},
-      {"{{ '%s!' % c }}{{ '%s' | format(c) }}{{ '{}!'.format(c) }}{{ c % () }}", "[<|end|>]![<|end|><|end|>]![<|end|>]"},
-      {"{{ c | tojson }}{{ m | tojson }}{{ q | tojson }}", "\"[<|end|>]\"{\"[k]\": \"[<x>]\", \"[<y>]\": 1}\"['\\\"\\n]\""},
+      {"{{ '%s!' % c }}{{ '%s' | format(c) }}{{ '{}!'.format(c) }}{{ c % () }}",
+       "[<|end|>]![<|end|><|end|>]![<|end|>]"},
+      {"{{ c | tojson }}{{ m | tojson }}{{ q | tojson }}",
+       "\"[<|end|>]\"{\"[k]\": \"[<x>]\", \"[<y>]\": 1}\"['\\\"\\n]\""},
       {"{{ m }}{{ l }}{{ [q] }}", "{'[k]': '[<x>]', '[<y>]': 1}['[<a>]', '[<b>]']['[\\'\"\\n]']"},
-      {"{{ c | string }}{{ c | default('x') }}{{ foo | default(c) }}{{ c | safe }}{{ c * 2 }}", "[<|end|><|end|><|end|><|end|><|end|><|end|>]"},
+      {"{{ c | string }}{{ c | default('x') }}{{ foo | default(c) }}{{ c | safe }}{{ c * 2 }}",
+       "[<|end|><|end|><|end|><|end|><|end|><|end|>]"},
       {"{% for x in c %}{{ x }}{% endfor %}.{% for k in m %}{{ k }}{% endfor %}", "[<|end|>].[k<y>]"},
       {"{% set x %}<{{ c }}>{% endset %}{{ x }}{% filter upper %}a{{ c }}{% endfilter %}", "<[<|end|>]>A[<|END|>]"},
       {"{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f(c) }}{{ f(c) | upper | trim('<') }}", "<[<|end|>]>[|END|>]>"},
-      {"{{ l | map('upper') | join }}{{ l | sort | first }}{{ l | select('eq', '<b>') | join }}{{ m | dictsort | first | last }}", "[<A><B><a><b>]1"},
+      {"{{ l | map('upper') | join }}{{ l | sort | first }}{{ l | select('eq', '<b>') | join }}{{ m | dictsort | first "
+       "| last }}",
+       "[<A><B><a><b>]1"},
       {"{% set ns = namespace(x='') %}{% for x in l %}{% set ns.x = ns.x + x %}{% endfor %}{{ ns.x }}", "[<a><b>]"},
       {"{{ strftime_now(c) }}{{ strftime_now('%Y' ~ c) }}", "[<|end|>]2026[<|end|>]"},
       // What replaces contents is where the contents wanted it, so it counts as contents too.
@@ -281,9 +304,11 @@ TEST(Jinja, ContentsStayContents) {
 TEST(Jinja, BytesThatAreNotUtf8PassThrough) {
   const std::string bytes = "\xFF\xC3(\xED\xA0\x80\xF0\x9F z";
   const Limits limits;
-  for (const std::string_view source : {"{{ c }}", "{{ c | trim }}", "{{ c | list | join }}", "{{ c[:] }}", "{{ c[::-1][::-1] }}", "{{ c.split('q')[0] }}"}) {
+  for (const std::string_view source : {"{{ c }}", "{{ c | trim }}", "{{ c | list | join }}", "{{ c[:] }}",
+                                        "{{ c[::-1][::-1] }}", "{{ c.split('q')[0] }}"}) {
     const Template parsed = parse(source).value_or_throw();
-    EXPECT_EQ(render(parsed, {{"c", MarkedText(bytes, Origin::kContent)}}, limits, golden_time).bytes(), bytes) << source;
+    EXPECT_EQ(render(parsed, {{"c", MarkedText(bytes, Origin::kContent)}}, limits, golden_time).bytes(), bytes)
+        << source;
   }
 }
 
@@ -297,7 +322,9 @@ TEST(MarkedText, SlicesAndAppendsKeepOrigins) {
   for (size_t begin = 0; begin <= 8; ++begin) {
     for (size_t end = begin; end <= 8; ++end) {
       std::string got;
-      text.slice(begin, end).for_each_run([&](std::string_view bytes, Origin origin) { got.append(bytes.size(), origin == Origin::kContent ? 'c' : 't'); });
+      text.slice(begin, end).for_each_run([&](std::string_view bytes, Origin origin) {
+        got.append(bytes.size(), origin == Origin::kContent ? 'c' : 't');
+      });
       EXPECT_EQ(got, origins.substr(begin, end - begin));
       const bool has_content = got.find('c') != std::string::npos;
       EXPECT_EQ(text.origin(begin, end), has_content ? Origin::kContent : Origin::kTemplate);

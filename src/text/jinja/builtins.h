@@ -42,7 +42,8 @@ MarkedText upper(Runtime& runtime, const MarkedText& text);
 MarkedText lower(Runtime& runtime, const MarkedText& text);
 MarkedText capitalize(Runtime& runtime, const MarkedText& text);
 /// `count` below 0 replaces all. What replaces contents counts as contents.
-MarkedText replace(Runtime& runtime, const MarkedText& text, const MarkedText& from, const MarkedText& to, int64_t count);
+MarkedText replace(Runtime& runtime, const MarkedText& text, const MarkedText& from, const MarkedText& to,
+                   int64_t count);
 std::vector<Value> split_lines(Runtime& runtime, const MarkedText& text);
 MarkedText join(Runtime& runtime, const MarkedText& separator, const std::vector<Value>& parts);
 

@@ -12,11 +12,15 @@ Value Interpreter::evaluate(const Expr& expr, Scope& scope) {
   const Depth depth(*this);
   runtime_.step();
   switch (expr.kind) {
-    case Expr::Kind::kConstant: return expr.value;
-    case Expr::Kind::kName: return evaluate_name(expr, scope);
+    case Expr::Kind::kConstant:
+      return expr.value;
+    case Expr::Kind::kName:
+      return evaluate_name(expr, scope);
     case Expr::Kind::kList:
-    case Expr::Kind::kTuple: return evaluate_list(expr, scope);
-    case Expr::Kind::kDict: return evaluate_dict(expr, scope);
+    case Expr::Kind::kTuple:
+      return evaluate_list(expr, scope);
+    case Expr::Kind::kDict:
+      return evaluate_dict(expr, scope);
     case Expr::Kind::kAttribute: {
       const Value object = evaluate(*expr.args[0], scope);
       runtime_.stand_at(expr.offset);
@@ -28,11 +32,16 @@ Value Interpreter::evaluate(const Expr& expr, Scope& scope) {
       runtime_.stand_at(expr.offset);
       return item_of(runtime_, object, key);
     }
-    case Expr::Kind::kSlice: return evaluate_slice(expr, scope);
-    case Expr::Kind::kCall: return evaluate_call(expr, scope, nullptr);
-    case Expr::Kind::kFilter: return evaluate_filter(expr, scope);
-    case Expr::Kind::kTest: return evaluate_test(expr, scope);
-    case Expr::Kind::kNot: return Value(!truth(evaluate(*expr.args[0], scope)));
+    case Expr::Kind::kSlice:
+      return evaluate_slice(expr, scope);
+    case Expr::Kind::kCall:
+      return evaluate_call(expr, scope, nullptr);
+    case Expr::Kind::kFilter:
+      return evaluate_filter(expr, scope);
+    case Expr::Kind::kTest:
+      return evaluate_test(expr, scope);
+    case Expr::Kind::kNot:
+      return Value(!truth(evaluate(*expr.args[0], scope)));
     case Expr::Kind::kNegate:
     case Expr::Kind::kPlus: {
       const Value value = evaluate(*expr.args[0], scope);
@@ -46,8 +55,10 @@ Value Interpreter::evaluate(const Expr& expr, Scope& scope) {
       runtime_.stand_at(expr.offset);
       return arithmetic(runtime_, expr.ops[0], left, right);
     }
-    case Expr::Kind::kConcat: return evaluate_concat(expr, scope);
-    case Expr::Kind::kCompare: return evaluate_compare(expr, scope);
+    case Expr::Kind::kConcat:
+      return evaluate_concat(expr, scope);
+    case Expr::Kind::kCompare:
+      return evaluate_compare(expr, scope);
     case Expr::Kind::kAnd:
     case Expr::Kind::kOr: {
       Value left = evaluate(*expr.args[0], scope);
@@ -64,7 +75,8 @@ Value Interpreter::evaluate(const Expr& expr, Scope& scope) {
 
 Value Interpreter::evaluate_name(const Expr& expr, Scope& scope) {
   if (const Value* value = scope.find(expr.name)) return *value;
-  if (const std::string_view function = find_function(expr.name); !function.empty()) return Value(Function{function, false});
+  if (const std::string_view function = find_function(expr.name); !function.empty())
+    return Value(Function{function, false});
   if (is_unsupported_function(expr.name)) {
     runtime_.stand_at(expr.offset);
     runtime_.unsupported("function `{}` is not supported", expr.name);
@@ -129,7 +141,8 @@ Value Interpreter::evaluate_call(const Expr& expr, Scope& scope, const Value* ca
   const Function* named = function.as<Function>();
   if (named == nullptr) runtime_.wrong("a value of type {} cannot be called", type_name(function));
   if (!named->is_method) return call_function(runtime_, named->name, arguments);
-  if (callee.kind != Expr::Kind::kAttribute) runtime_.unsupported("method `{}` can only be called where it is named", named->name);
+  if (callee.kind != Expr::Kind::kAttribute)
+    runtime_.unsupported("method `{}` can only be called where it is named", named->name);
   if (const auto* loop = object.as<std::shared_ptr<Loop>>()) return call_loop_method(**loop, named->name, arguments);
   if (find_method(object, callee.name).empty()) {
     runtime_.unsupported("method `{}` can only be called where it is named", named->name);
@@ -155,7 +168,8 @@ Value Interpreter::evaluate_filter(const Expr& expr, Scope& scope) {
   const Value input = expr.args[0] != nullptr ? evaluate(*expr.args[0], scope) : *piped_;
   Arguments arguments = arguments_of(expr, expr.name, scope);
   const auto* string = input.as<String>();
-  if (string != nullptr && string->safe && expr.name != "safe" && expr.name != "tojson" && expr.name != "length" && expr.name != "string") {
+  if (string != nullptr && string->safe && expr.name != "safe" && expr.name != "tojson" && expr.name != "length" &&
+      expr.name != "string") {
     refuse_safe(runtime_, input);
   }
   return find_filter(expr.name)(runtime_, input, arguments);

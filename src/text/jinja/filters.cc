@@ -52,7 +52,8 @@ Value title_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   size_t word = 0;
   for (size_t at = 0; at < bytes.size();) {
     const CodePoint c = code_point_at(bytes, at);
-    const bool separates = is_space(c.value) || c.value == '-' || c.value == '(' || c.value == '{' || c.value == '[' || c.value == '<';
+    const bool separates =
+        is_space(c.value) || c.value == '-' || c.value == '(' || c.value == '{' || c.value == '[' || c.value == '<';
     if (separates) {
       flush(word, at);
       runtime.append(out, text, at, at + c.bytes);
@@ -70,7 +71,8 @@ Value replace_filter(Runtime& runtime, const Value& input, Arguments& arguments)
   const Value* count = arguments.next("count");
   arguments.done();
   int64_t times = -1;
-  if (count != nullptr && !count->is<None>() && !to_integer(*count, times)) runtime.wrong("replace needs an int as `count`");
+  if (count != nullptr && !count->is<None>() && !to_integer(*count, times))
+    runtime.wrong("replace needs an int as `count`");
   return Value(replace(runtime, to_text(runtime, input), from, to, times));
 }
 
@@ -162,7 +164,8 @@ Value int_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (input.text() != nullptr) {
     const MarkedText trimmed = strip(runtime, *input.text(), Side::kBoth, nullptr);
     std::string_view text = trimmed.bytes();
-    if (text.find('_') != std::string_view::npos) runtime.unsupported("numbers with underscores are not supported by `int`");
+    if (text.find('_') != std::string_view::npos)
+      runtime.unsupported("numbers with underscores are not supported by `int`");
     is_number = read_float(text, number);
     if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
@@ -181,7 +184,8 @@ Value float_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (to_number(input, number)) return Value(number);
   if (input.text() != nullptr) {
     const MarkedText trimmed = strip(runtime, *input.text(), Side::kBoth, nullptr);
-    if (trimmed.bytes().find('_') != std::string_view::npos) runtime.unsupported("numbers with underscores are not supported by `float`");
+    if (trimmed.bytes().find('_') != std::string_view::npos)
+      runtime.unsupported("numbers with underscores are not supported by `float`");
     if (read_float(trimmed.bytes(), number)) return Value(number);
   }
   return fallback != nullptr ? *fallback : Value(0.0);
@@ -204,10 +208,22 @@ Value default_filter(Runtime&, const Value& input, Arguments& arguments) {
 }
 
 constexpr auto kFilters = std::to_array<NamedFilter>({
-    {"abs", abs_filter},         {"capitalize", capitalize_filter}, {"d", default_filter},     {"default", default_filter},
-    {"float", float_filter},     {"format", format_filter},         {"indent", indent_filter}, {"int", int_filter},
-    {"lower", lower_filter},     {"replace", replace_filter},       {"safe", safe_filter},     {"string", string_filter},
-    {"title", title_filter},     {"tojson", tojson_filter},         {"trim", trim_filter},     {"upper", upper_filter},
+    {"abs", abs_filter},
+    {"capitalize", capitalize_filter},
+    {"d", default_filter},
+    {"default", default_filter},
+    {"float", float_filter},
+    {"format", format_filter},
+    {"indent", indent_filter},
+    {"int", int_filter},
+    {"lower", lower_filter},
+    {"replace", replace_filter},
+    {"safe", safe_filter},
+    {"string", string_filter},
+    {"title", title_filter},
+    {"tojson", tojson_filter},
+    {"trim", trim_filter},
+    {"upper", upper_filter},
 });
 
 }  // namespace

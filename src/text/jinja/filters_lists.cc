@@ -21,8 +21,10 @@ Value follow(Runtime& runtime, Value value, const Value& path) {
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
     runtime.read(part.size());
-    const bool is_index = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string_view::npos;
-    value = item_of(runtime, value, is_index ? Value(int64_t{std::stoll(std::string(part))}) : template_text(std::string(part)));
+    const bool is_index =
+        !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string_view::npos;
+    value = item_of(runtime, value,
+                    is_index ? Value(int64_t{std::stoll(std::string(part))}) : template_text(std::string(part)));
     if (dot == std::string_view::npos) return value;
     rest.remove_prefix(dot + 1);
   }
@@ -52,7 +54,8 @@ Value first_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
 
 Value last_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   arguments.done();
-  if (input.list() != nullptr && input.list()->kind == List::Kind::kGenerator) runtime.wrong("a generator cannot be read from its end");
+  if (input.list() != nullptr && input.list()->kind == List::Kind::kGenerator)
+    runtime.wrong("a generator cannot be read from its end");
   const ListRef items = runtime.items(input);
   return items->items.empty() ? Value() : items->items.back();
 }
@@ -89,7 +92,8 @@ Value items_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (input.is_undefined()) return runtime.list({}, List::Kind::kGenerator);
   if (input.dict() == nullptr) runtime.wrong("`items` needs a dict, not a {}", type_name(input));
   std::vector<Value> pairs;
-  for (const auto& [key, value] : input.dict()->entries()) pairs.push_back(runtime.list({key, value}, List::Kind::kTuple));
+  for (const auto& [key, value] : input.dict()->entries())
+    pairs.push_back(runtime.list({key, value}, List::Kind::kTuple));
   return runtime.list(std::move(pairs), List::Kind::kGenerator);
 }
 
@@ -183,7 +187,8 @@ struct Keyed {
   Value item;
 };
 
-std::vector<Keyed> keyed_items(Runtime& runtime, const std::vector<Value>& items, const Value* attribute, Case letter_case) {
+std::vector<Keyed> keyed_items(Runtime& runtime, const std::vector<Value>& items, const Value* attribute,
+                               Case letter_case) {
   std::vector<Keyed> keyed;
   for (const Value& item : items) keyed.push_back({sort_key(runtime, item, attribute, letter_case), item});
   return keyed;
@@ -204,10 +209,12 @@ Value sort_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Case letter_case = arguments.flag("case_sensitive", false) ? Case::kRespected : Case::kIgnored;
   const Value* attribute = arguments.next("attribute");
   arguments.done();
-  if (attribute != nullptr && attribute->text() != nullptr && attribute->text()->bytes().find(',') != std::string_view::npos) {
+  if (attribute != nullptr && attribute->text() != nullptr &&
+      attribute->text()->bytes().find(',') != std::string_view::npos) {
     runtime.unsupported("sorting by several attributes is not supported");
   }
-  return runtime.list(sorted(runtime, keyed_items(runtime, runtime.items(input)->items, attribute, letter_case), descending));
+  return runtime.list(
+      sorted(runtime, keyed_items(runtime, runtime.items(input)->items, attribute, letter_case), descending));
 }
 
 Value dictsort_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
@@ -220,7 +227,8 @@ Value dictsort_filter(Runtime& runtime, const Value& input, Arguments& arguments
   if (part != "key" && part != "value") runtime.wrong("`dictsort` sorts by \"key\" or \"value\"");
   const Value index(int64_t{part == "key" ? 0 : 1});
   std::vector<Value> pairs;
-  for (const auto& [key, value] : input.dict()->entries()) pairs.push_back(runtime.list({key, value}, List::Kind::kTuple));
+  for (const auto& [key, value] : input.dict()->entries())
+    pairs.push_back(runtime.list({key, value}, List::Kind::kTuple));
   return runtime.list(sorted(runtime, keyed_items(runtime, pairs, &index, letter_case), descending));
 }
 
@@ -246,12 +254,18 @@ Value extreme(Runtime& runtime, const Value& input, Arguments& arguments, bool g
   const std::vector<Keyed> keyed = keyed_items(runtime, runtime.items(input)->items, attribute, letter_case);
   const Keyed* best = nullptr;
   for (const Keyed& entry : keyed) {
-    if (best == nullptr || (greatest ? is_before(runtime, best->key, entry.key) : is_before(runtime, entry.key, best->key))) best = &entry;
+    if (best == nullptr ||
+        (greatest ? is_before(runtime, best->key, entry.key) : is_before(runtime, entry.key, best->key)))
+      best = &entry;
   }
   return best == nullptr ? Value() : best->item;
 }
-Value min_filter(Runtime& runtime, const Value& input, Arguments& arguments) { return extreme(runtime, input, arguments, false); }
-Value max_filter(Runtime& runtime, const Value& input, Arguments& arguments) { return extreme(runtime, input, arguments, true); }
+Value min_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
+  return extreme(runtime, input, arguments, false);
+}
+Value max_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
+  return extreme(runtime, input, arguments, true);
+}
 
 Value sum_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Value* attribute = arguments.next("attribute");
@@ -268,11 +282,25 @@ Value sum_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 constexpr auto kFilters = std::to_array<NamedFilter>({
-    {"count", length_filter},   {"dictsort", dictsort_filter}, {"first", first_filter},           {"items", items_filter},
-    {"join", join_filter},      {"last", last_filter},         {"length", length_filter},         {"list", list_filter},
-    {"map", map_filter},        {"max", max_filter},           {"min", min_filter},               {"reject", reject_filter},
-    {"rejectattr", rejectattr_filter}, {"reverse", reverse_filter}, {"select", select_filter},    {"selectattr", selectattr_filter},
-    {"sort", sort_filter},      {"sum", sum_filter},           {"unique", unique_filter},
+    {"count", length_filter},
+    {"dictsort", dictsort_filter},
+    {"first", first_filter},
+    {"items", items_filter},
+    {"join", join_filter},
+    {"last", last_filter},
+    {"length", length_filter},
+    {"list", list_filter},
+    {"map", map_filter},
+    {"max", max_filter},
+    {"min", min_filter},
+    {"reject", reject_filter},
+    {"rejectattr", rejectattr_filter},
+    {"reverse", reverse_filter},
+    {"select", select_filter},
+    {"selectattr", selectattr_filter},
+    {"sort", sort_filter},
+    {"sum", sum_filter},
+    {"unique", unique_filter},
 });
 
 }  // namespace

@@ -64,34 +64,55 @@ Value raise_exception_function(Runtime& runtime, Arguments& arguments) {
   runtime.wrong("the template refuses: {}", message.bytes().substr(0, kMaxBytes));
 }
 
-constexpr std::array<std::string_view, 7> kDays = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-constexpr std::array<std::string_view, 12> kMonths = {"January", "February", "March",     "April",   "May",      "June",
-                                                      "July",    "August",   "September", "October", "November", "December"};
+constexpr std::array<std::string_view, 7> kDays = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                                   "Thursday", "Friday", "Saturday"};
+constexpr std::array<std::string_view, 12> kMonths = {"January",   "February", "March",    "April",
+                                                      "May",       "June",     "July",     "August",
+                                                      "September", "October",  "November", "December"};
 
 // One field of strftime, in English: the C library would follow the locale of the program.
 std::string date_field(Runtime& runtime, const std::tm& now, char type) {
   const std::string_view day = kDays[static_cast<size_t>(now.tm_wday) % 7];
   const std::string_view month = kMonths[static_cast<size_t>(now.tm_mon) % 12];
   switch (type) {
-    case 'a': return std::string(day.substr(0, 3));
-    case 'A': return std::string(day);
-    case 'b': return std::string(month.substr(0, 3));
-    case 'B': return std::string(month);
-    case 'd': return fmt::format("{:02}", now.tm_mday);
-    case 'e': return fmt::format("{:2}", now.tm_mday);
-    case 'H': return fmt::format("{:02}", now.tm_hour);
-    case 'I': return fmt::format("{:02}", (now.tm_hour + 11) % 12 + 1);
-    case 'j': return fmt::format("{:03}", now.tm_yday + 1);
-    case 'm': return fmt::format("{:02}", now.tm_mon + 1);
-    case 'M': return fmt::format("{:02}", now.tm_min);
-    case 'p': return now.tm_hour < 12 ? "AM" : "PM";
-    case 'S': return fmt::format("{:02}", now.tm_sec);
-    case 'y': return fmt::format("{:02}", now.tm_year % 100);
-    case 'Y': return fmt::format("{}", now.tm_year + 1900);
-    case 'F': return date_field(runtime, now, 'Y') + "-" + date_field(runtime, now, 'm') + "-" + date_field(runtime, now, 'd');
-    case 'T': return date_field(runtime, now, 'H') + ":" + date_field(runtime, now, 'M') + ":" + date_field(runtime, now, 'S');
-    case '%': return "%";
-    default: runtime.unsupported("this field of strftime_now is not supported");
+    case 'a':
+      return std::string(day.substr(0, 3));
+    case 'A':
+      return std::string(day);
+    case 'b':
+      return std::string(month.substr(0, 3));
+    case 'B':
+      return std::string(month);
+    case 'd':
+      return fmt::format("{:02}", now.tm_mday);
+    case 'e':
+      return fmt::format("{:2}", now.tm_mday);
+    case 'H':
+      return fmt::format("{:02}", now.tm_hour);
+    case 'I':
+      return fmt::format("{:02}", (now.tm_hour + 11) % 12 + 1);
+    case 'j':
+      return fmt::format("{:03}", now.tm_yday + 1);
+    case 'm':
+      return fmt::format("{:02}", now.tm_mon + 1);
+    case 'M':
+      return fmt::format("{:02}", now.tm_min);
+    case 'p':
+      return now.tm_hour < 12 ? "AM" : "PM";
+    case 'S':
+      return fmt::format("{:02}", now.tm_sec);
+    case 'y':
+      return fmt::format("{:02}", now.tm_year % 100);
+    case 'Y':
+      return fmt::format("{}", now.tm_year + 1900);
+    case 'F':
+      return date_field(runtime, now, 'Y') + "-" + date_field(runtime, now, 'm') + "-" + date_field(runtime, now, 'd');
+    case 'T':
+      return date_field(runtime, now, 'H') + ":" + date_field(runtime, now, 'M') + ":" + date_field(runtime, now, 'S');
+    case '%':
+      return "%";
+    default:
+      runtime.unsupported("this field of strftime_now is not supported");
   }
 }
 
@@ -135,7 +156,9 @@ std::string_view find_function(std::string_view name) noexcept {
   return {};
 }
 
-bool is_unsupported_function(std::string_view name) noexcept { return name == "cycler" || name == "joiner" || name == "lipsum"; }
+bool is_unsupported_function(std::string_view name) noexcept {
+  return name == "cycler" || name == "joiner" || name == "lipsum";
+}
 
 Value call_function(Runtime& runtime, std::string_view function, Arguments& arguments) {
   for (const NamedFunction& entry : kFunctions) {

@@ -15,7 +15,8 @@ constexpr uint64_t kTurnCost = 8;  // steps for making and freeing the scope of 
 Interpreter::Depth::Depth(Interpreter& interpreter) : interpreter_(interpreter) {
   const int limit = interpreter.runtime_.limits().max_depth;
   if (interpreter.depth_ >= limit) {
-    interpreter.runtime_.fail(Code::kResourceExhausted, "the template nests deeper than {} levels (macros that call themselves?)", limit);
+    interpreter.runtime_.fail(Code::kResourceExhausted,
+                              "the template nests deeper than {} levels (macros that call themselves?)", limit);
   }
   ++interpreter.depth_;
 }
@@ -146,7 +147,8 @@ void Interpreter::assign(const Expr& target, Value value, Scope& scope) {
     const Value* found = scope.find(object.name);
     const auto* ns = found != nullptr ? found->as<std::shared_ptr<Namespace>>() : nullptr;
     if (ns == nullptr) runtime_.wrong("attributes can be set on a namespace only");
-    if (target.name.starts_with("_")) runtime_.unsupported("attributes that begin with an underscore are not supported");
+    if (target.name.starts_with("_"))
+      runtime_.unsupported("attributes that begin with an underscore are not supported");
     (*ns)->set(target.name, std::move(value));
     return;
   }
@@ -162,7 +164,8 @@ void Interpreter::execute_set(const Stmt& stmt, Scope& scope) {
   if (stmt.kind == Stmt::Kind::kSet) return assign(*stmt.target, evaluate(*stmt.expr, scope), scope);
   const auto inner = std::make_shared<Scope>(&scope);
   MarkedText text = capture(stmt.body, *inner);
-  assign(*stmt.target, stmt.expr != nullptr ? piped(*stmt.expr, std::move(text), scope) : Value(std::move(text)), scope);
+  assign(*stmt.target, stmt.expr != nullptr ? piped(*stmt.expr, std::move(text), scope) : Value(std::move(text)),
+         scope);
 }
 
 void Interpreter::execute_call(const Stmt& stmt, Scope& scope) {

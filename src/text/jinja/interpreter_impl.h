@@ -75,8 +75,8 @@ class Interpreter {
 
   const Template& template_;
   Runtime& runtime_;
-  MarkedText* out_ = nullptr;      // where text goes: the result, or what a block captures
-  const Value* piped_ = nullptr;   // the input of a filter chain that stands behind a block
+  MarkedText* out_ = nullptr;     // where text goes: the result, or what a block captures
+  const Value* piped_ = nullptr;  // the input of a filter chain that stands behind a block
   int depth_ = 0;
 };
 

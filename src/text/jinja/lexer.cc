@@ -68,14 +68,15 @@ class Lexer {
     if (!text.empty()) push(Token::Kind::kText, begin, std::string(text));
   }
 
-  // `text` before a tag with the sign after its opening braces: "-" takes all white space away, and a statement or comment
-  // that stands first in its line takes the white space before it (lstrip_blocks), unless the sign is "+".
+  // `text` before a tag with the sign after its opening braces: "-" takes all white space away, and a statement or
+  // comment that stands first in its line takes the white space before it (lstrip_blocks), unless the sign is "+".
   void push_text_before_tag(size_t begin, std::string_view text, char sign, bool is_print) {
     if (sign == '-') {
       text = without_trailing_space(text);
     } else if (sign != '+' && !is_print) {
       const size_t line = text.rfind('\n') + 1;  // 0 when there is none
-      if ((line > 0 || line_starting_) && without_trailing_space(text.substr(line)).empty()) text = text.substr(0, line);
+      if ((line > 0 || line_starting_) && without_trailing_space(text.substr(line)).empty())
+        text = text.substr(0, line);
     }
     push_text(begin, text);
   }
@@ -226,7 +227,8 @@ class Lexer {
   void read_number() {
     const size_t begin = at_;
     std::string digits;
-    if (peek() == '0' && (peek(1) == 'x' || peek(1) == 'X' || peek(1) == 'b' || peek(1) == 'B' || peek(1) == 'o' || peek(1) == 'O')) {
+    if (peek() == '0' &&
+        (peek(1) == 'x' || peek(1) == 'X' || peek(1) == 'b' || peek(1) == 'B' || peek(1) == 'o' || peek(1) == 'O')) {
       return refuse(Code::kUnsupported, begin, "number that is not decimal");
     }
     read_digits(digits);

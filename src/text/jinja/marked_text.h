@@ -1,6 +1,6 @@
-// Text that remembers, byte by byte, where it came from: the template or the contents it was given. Only the template may
-// write special tokens, so every string operation of the interpreter is made of slices and appends of this class, which
-// carry the marks along. Comparisons look at the bytes alone.
+// Text that remembers, byte by byte, where it came from: the template or the contents it was given. Only the template
+// may write special tokens, so every string operation of the interpreter is made of slices and appends of this class,
+// which carry the marks along. Comparisons look at the bytes alone.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A stable sort that stays inside its range whatever the comparison says: values of a template need not have a consistent
-// order (NaN), and the comparison may throw.
+// A stable sort that stays inside its range whatever the comparison says: values of a template need not have a
+// consistent order (NaN), and the comparison may throw.
 #pragma once
 
 #include <algorithm>

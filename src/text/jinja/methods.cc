@@ -114,7 +114,8 @@ Value partition(Runtime& runtime, const MarkedText& text, Arguments& arguments, 
   arguments.done();
   if (separator.empty()) runtime.wrong("the separator of partition is empty");
   runtime.read(text.size());
-  const size_t found = from == End::kStart ? find_first(text.bytes(), separator.bytes(), 0) : find_last(text.bytes(), separator.bytes());
+  const size_t found =
+      from == End::kStart ? find_first(text.bytes(), separator.bytes(), 0) : find_last(text.bytes(), separator.bytes());
   const Value nothing = template_text("");
   if (found == kNowhere) {
     if (from == End::kStart) return runtime.list({Value(text), nothing, nothing}, List::Kind::kTuple);
@@ -142,7 +143,9 @@ Value count_text(Runtime& runtime, const MarkedText& text, Arguments& arguments)
   runtime.read(text.size());
   if (part.empty()) return Value(static_cast<int64_t>(count_code_points(text.bytes())) + 1);
   int64_t count = 0;
-  for (size_t at = find_first(text.bytes(), part, 0); at != kNowhere; at = find_first(text.bytes(), part, at + part.size())) ++count;
+  for (size_t at = find_first(text.bytes(), part, 0); at != kNowhere;
+       at = find_first(text.bytes(), part, at + part.size()))
+    ++count;
   return Value(count);
 }
 
@@ -195,7 +198,8 @@ Value format_method(Runtime& runtime, const MarkedText& format, Arguments& argum
       runtime.append(out, to_text(runtime, it->second));
       continue;
     }
-    const size_t index = field.empty() ? used++ : (field.size() < 6 ? static_cast<size_t>(std::stoul(std::string(field))) : kNowhere);
+    const size_t index =
+        field.empty() ? used++ : (field.size() < 6 ? static_cast<size_t>(std::stoul(std::string(field))) : kNowhere);
     if (index >= positional.size()) runtime.wrong("the format needs more values than given");
     runtime.append(out, to_text(runtime, positional[index]));
   }
@@ -267,7 +271,8 @@ Value call_dict_method(Runtime& runtime, const Dict& dict, std::string_view meth
   std::vector<Value> items;
   for (const auto& [key, value] : dict.entries()) {
     runtime.step();
-    items.push_back(method == "keys" ? key : (method == "values" ? value : runtime.list({key, value}, List::Kind::kTuple)));
+    items.push_back(method == "keys" ? key
+                                     : (method == "values" ? value : runtime.list({key, value}, List::Kind::kTuple)));
   }
   return runtime.list(std::move(items), List::Kind::kView);
 }
@@ -310,27 +315,42 @@ Value call_method(Runtime& runtime, const Value& object, std::string_view method
   if (const Dict* dict = object.dict()) return call_dict_method(runtime, *dict, method, arguments);
   if (const List* list = object.list()) return call_list_method(runtime, *list, method, arguments);
   refuse_safe(runtime, object);
-  const auto it = std::find_if(kTextMethods.begin(), kTextMethods.end(), [&](const NamedMethod& m) { return m.name == method; });
+  const auto it =
+      std::find_if(kTextMethods.begin(), kTextMethods.end(), [&](const NamedMethod& m) { return m.name == method; });
   return it->method(runtime, *object.text(), arguments);
 }
 
 bool loop_attribute(Runtime&, const Loop& loop, std::string_view name, Value& value) {
   const auto length = static_cast<int64_t>(loop.items->items.size());
   const auto index = static_cast<int64_t>(loop.index);
-  if (name == "index") value = Value(index + 1);
-  else if (name == "index0") value = Value(index);
-  else if (name == "first") value = Value(index == 0);
-  else if (name == "last") value = Value(index + 1 == length);
-  else if (name == "length") value = Value(length);
-  else if (name == "revindex") value = Value(length - index);
-  else if (name == "revindex0") value = Value(length - index - 1);
-  else if (name == "depth") value = Value(int64_t{1});  // recursive loops are not supported
-  else if (name == "depth0") value = Value(int64_t{0});
-  else if (name == "previtem") value = index == 0 ? Value() : loop.items->items[loop.index - 1];
-  else if (name == "nextitem") value = index + 1 == length ? Value() : loop.items->items[loop.index + 1];
-  else if (name == "cycle") value = Value(Function{"cycle", true});
-  else if (name == "changed") value = Value(Function{"changed", true});
-  else return false;
+  if (name == "index")
+    value = Value(index + 1);
+  else if (name == "index0")
+    value = Value(index);
+  else if (name == "first")
+    value = Value(index == 0);
+  else if (name == "last")
+    value = Value(index + 1 == length);
+  else if (name == "length")
+    value = Value(length);
+  else if (name == "revindex")
+    value = Value(length - index);
+  else if (name == "revindex0")
+    value = Value(length - index - 1);
+  else if (name == "depth")
+    value = Value(int64_t{1});  // recursive loops are not supported
+  else if (name == "depth0")
+    value = Value(int64_t{0});
+  else if (name == "previtem")
+    value = index == 0 ? Value() : loop.items->items[loop.index - 1];
+  else if (name == "nextitem")
+    value = index + 1 == length ? Value() : loop.items->items[loop.index + 1];
+  else if (name == "cycle")
+    value = Value(Function{"cycle", true});
+  else if (name == "changed")
+    value = Value(Function{"changed", true});
+  else
+    return false;
   return true;
 }
 

@@ -22,7 +22,8 @@ Value repeat(Runtime& runtime, const Value& value, int64_t times) {
     MarkedText out;
     if (text->empty() || times <= 0) return Value(out);
     if (static_cast<uint64_t>(times) > runtime.limits().max_output_bytes / text->size()) {
-      runtime.fail(Code::kResourceExhausted, "the template uses more than {} bytes of text", runtime.limits().max_output_bytes);
+      runtime.fail(Code::kResourceExhausted, "the template uses more than {} bytes of text",
+                   runtime.limits().max_output_bytes);
     }
     for (int64_t i = 0; i < times; ++i) runtime.append(out, *text);
     return Value(std::move(out));
@@ -32,7 +33,8 @@ Value repeat(Runtime& runtime, const Value& value, int64_t times) {
   if (list.items.empty()) return value;
   for (int64_t i = 0; i < times; ++i) {
     if (items.size() + list.items.size() > runtime.limits().max_items) {
-      runtime.fail(Code::kResourceExhausted, "the template uses more than {} items in a list", runtime.limits().max_items);
+      runtime.fail(Code::kResourceExhausted, "the template uses more than {} items in a list",
+                   runtime.limits().max_items);
     }
     items.insert(items.end(), list.items.begin(), list.items.end());
   }
@@ -49,9 +51,15 @@ Value integer_arithmetic(Runtime& runtime, Op op, int64_t a, int64_t b) {
   int64_t result = 0;
   bool overflow = false;
   switch (op) {
-    case Op::kAdd: overflow = __builtin_add_overflow(a, b, &result); break;
-    case Op::kSub: overflow = __builtin_sub_overflow(a, b, &result); break;
-    case Op::kMul: overflow = __builtin_mul_overflow(a, b, &result); break;
+    case Op::kAdd:
+      overflow = __builtin_add_overflow(a, b, &result);
+      break;
+    case Op::kSub:
+      overflow = __builtin_sub_overflow(a, b, &result);
+      break;
+    case Op::kMul:
+      overflow = __builtin_mul_overflow(a, b, &result);
+      break;
     case Op::kDiv:
       if (b == 0) runtime.wrong("division by zero");
       return Value(static_cast<double>(a) / static_cast<double>(b));
@@ -78,7 +86,8 @@ Value integer_arithmetic(Runtime& runtime, Op op, int64_t a, int64_t b) {
         if (b > 1 && !overflow) overflow = __builtin_mul_overflow(a, a, &a);
       }
       break;
-    default: break;
+    default:
+      break;
   }
   if (overflow) runtime.unsupported("integers beyond 64 bits are not supported");
   return Value(result);
@@ -87,16 +96,22 @@ Value integer_arithmetic(Runtime& runtime, Op op, int64_t a, int64_t b) {
 Value float_arithmetic(Runtime& runtime, Op op, double a, double b) {
   if ((op == Op::kDiv || op == Op::kFloorDiv || op == Op::kMod) && b == 0) runtime.wrong("division by zero");
   switch (op) {
-    case Op::kAdd: return Value(a + b);
-    case Op::kSub: return Value(a - b);
-    case Op::kMul: return Value(a * b);
-    case Op::kDiv: return Value(a / b);
-    case Op::kFloorDiv: return Value(std::floor(a / b));
+    case Op::kAdd:
+      return Value(a + b);
+    case Op::kSub:
+      return Value(a - b);
+    case Op::kMul:
+      return Value(a * b);
+    case Op::kDiv:
+      return Value(a / b);
+    case Op::kFloorDiv:
+      return Value(std::floor(a / b));
     case Op::kMod: {
       const double rest = std::fmod(a, b);
       return Value(rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest);
     }
-    default: runtime.unsupported("powers of floats are not supported");
+    default:
+      runtime.unsupported("powers of floats are not supported");
   }
 }
 
@@ -120,13 +135,15 @@ bool contains(Runtime& runtime, const Value& container, const Value& value) {
 
 // Names that Python objects have and that are not given here: better refused than taken for absent.
 constexpr std::string_view kOtherTextNames[] = {
-    "casefold", "center", "encode", "expandtabs", "format_map", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
-    "isidentifier", "islower", "isnumeric", "isprintable", "istitle", "isupper", "ljust", "maketrans", "rjust", "swapcase",
-    "translate", "zfill", "index", "rindex", "title"};
-constexpr std::string_view kOtherListNames[] = {"append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse", "sort"};
+    "casefold", "center",       "encode",    "expandtabs", "format_map",  "isalnum", "isalpha", "isascii", "isdecimal",
+    "isdigit",  "isidentifier", "islower",   "isnumeric",  "isprintable", "istitle", "isupper", "ljust",   "maketrans",
+    "rjust",    "swapcase",     "translate", "zfill",      "index",       "rindex",  "title"};
+constexpr std::string_view kOtherListNames[] = {"append", "clear",  "copy",    "extend", "insert",
+                                                "pop",    "remove", "reverse", "sort"};
 constexpr std::string_view kOtherDictNames[] = {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"};
-constexpr std::string_view kOtherNumberNames[] = {"real", "imag", "numerator", "denominator", "bit_length", "bit_count", "conjugate",
-                                                  "to_bytes", "from_bytes", "as_integer_ratio", "is_integer", "hex", "fromhex"};
+constexpr std::string_view kOtherNumberNames[] = {
+    "real",     "imag",       "numerator",        "denominator", "bit_length", "bit_count", "conjugate",
+    "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",        "fromhex"};
 
 template <size_t N>
 void refuse_name(Runtime& runtime, const std::string_view (&names)[N], std::string_view name, const Value& object) {
@@ -169,7 +186,8 @@ void refuse_safe(Runtime& runtime, const Value& value) {
 }
 
 Value arithmetic(Runtime& runtime, Op op, const Value& left, const Value& right) {
-  if (left.is_undefined() || right.is_undefined()) runtime.wrong("an undefined value cannot be used in `{}`", kSigns[static_cast<int>(op)]);
+  if (left.is_undefined() || right.is_undefined())
+    runtime.wrong("an undefined value cannot be used in `{}`", kSigns[static_cast<int>(op)]);
   refuse_safe(runtime, left);
   refuse_safe(runtime, right);
   int64_t a = 0;
@@ -209,20 +227,29 @@ Value negate(Runtime& runtime, const Value& value) {
 bool compare(Runtime& runtime, Op op, const Value& left, const Value& right) {
   runtime.step(std::min(extent_of(left).weight, extent_of(right).weight));
   switch (op) {
-    case Op::kEq: return equal(left, right);
-    case Op::kNe: return !equal(left, right);
-    case Op::kIn: return contains(runtime, right, left);
-    case Op::kNotIn: return !contains(runtime, right, left);
-    default: break;
+    case Op::kEq:
+      return equal(left, right);
+    case Op::kNe:
+      return !equal(left, right);
+    case Op::kIn:
+      return contains(runtime, right, left);
+    case Op::kNotIn:
+      return !contains(runtime, right, left);
+    default:
+      break;
   }
   const int result = order(left, right);
   if (result == kNoOrder) runtime.wrong("a {} and a {} have no order", type_name(left), type_name(right));
   if (result == kUnordered) return false;
   switch (op) {
-    case Op::kLt: return result < 0;
-    case Op::kLe: return result <= 0;
-    case Op::kGt: return result > 0;
-    default: return result >= 0;
+    case Op::kLt:
+      return result < 0;
+    case Op::kLe:
+      return result <= 0;
+    case Op::kGt:
+      return result > 0;
+    default:
+      return result >= 0;
   }
 }
 
@@ -323,7 +350,8 @@ MarkedText format_percent(Runtime& runtime, const MarkedText& format, const Valu
       runtime.append(out, format, at, at + 1);
       continue;
     }
-    if (type != 's' && type != 'r' && type != 'd' && type != 'i') runtime.unsupported("only %s, %r, %d, %i and %% are supported in a format");
+    if (type != 's' && type != 'r' && type != 'd' && type != 'i')
+      runtime.unsupported("only %s, %r, %d, %i and %% are supported in a format");
     const size_t given = tuple != nullptr ? tuple->items.size() : 1;
     if (used >= given) runtime.wrong("the format needs more than {} values", given);
     const Value& value = tuple != nullptr ? tuple->items[used] : values;
@@ -339,7 +367,8 @@ MarkedText format_percent(Runtime& runtime, const MarkedText& format, const Valu
   }
   runtime.append(out, format, std::min(kept, bytes.size()), bytes.size());
   const bool may_ignore = tuple == nullptr && (values.dict() != nullptr || values.list() != nullptr);
-  if (used < (tuple != nullptr ? tuple->items.size() : 1) && !may_ignore) runtime.wrong("the format uses fewer values than given");
+  if (used < (tuple != nullptr ? tuple->items.size() : 1) && !may_ignore)
+    runtime.wrong("the format uses fewer values than given");
   return out;
 }
 

@@ -277,8 +277,8 @@ StmtPtr Parser::parse_with(StmtPtr stmt) {
 
 Result<Template> parse(std::string_view source, const Limits& limits) {
   if (source.size() > limits.max_source_bytes) {
-    return failure(Code::kResourceExhausted, "[chat template] the template has {} bytes, the limit is {}", source.size(),
-                   limits.max_source_bytes);
+    return failure(Code::kResourceExhausted, "[chat template] the template has {} bytes, the limit is {}",
+                   source.size(), limits.max_source_bytes);
   }
   Template parsed;
   parsed.source = normalize_newlines(source);

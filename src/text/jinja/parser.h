@@ -15,8 +15,8 @@ struct Template {
   Block body;
 };
 
-/// Parses a template. Errors, each with line, column and the text: kCorruptData for what is no Jinja, kUnsupported for Jinja
-/// that is not read here (also a filter or test that is not known), kResourceExhausted for nesting and length.
+/// Parses a template. Errors, each with line, column and the text: kCorruptData for what is no Jinja, kUnsupported for
+/// Jinja that is not read here (also a filter or test that is not known), kResourceExhausted for nesting and length.
 Result<Template> parse(std::string_view source, const Limits& limits = {});
 
 }  // namespace regard::jinja

@@ -1,5 +1,5 @@
-// Expressions, loosest binding first: condition, or, and, not, comparison, sum, ~, product, power, sign, postfix, filter.
-// The order is Jinja's, not Python's: ~ binds tighter than +, and a filter takes the sign with it.
+// Expressions, loosest binding first: condition, or, and, not, comparison, sum, ~, product, power, sign, postfix,
+// filter. The order is Jinja's, not Python's: ~ binds tighter than +, and a filter takes the sign with it.
 #include <algorithm>
 #include <array>
 
@@ -13,9 +13,10 @@ struct Spelling {
   std::string_view text;
   Op op;
 };
-constexpr std::array<Spelling, 6> kComparisons = {{
-    {"==", Op::kEq}, {"!=", Op::kNe}, {"<", Op::kLt}, {"<=", Op::kLe}, {">", Op::kGt}, {">=", Op::kGe}}};
-constexpr std::array<Spelling, 4> kProducts = {{{"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}}};
+constexpr std::array<Spelling, 6> kComparisons = {
+    {{"==", Op::kEq}, {"!=", Op::kNe}, {"<", Op::kLt}, {"<=", Op::kLe}, {">", Op::kGt}, {">=", Op::kGe}}};
+constexpr std::array<Spelling, 4> kProducts = {
+    {{"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}}};
 
 template <size_t N>
 const Spelling* find_spelling(const std::array<Spelling, N>& table, const Token& token) {
@@ -33,13 +34,13 @@ ExprPtr Parser::node(Expr::Kind kind, size_t offset) const {
   return expr;
 }
 
-// Every part goes through here, so no tree is deeper than the limit: also not one that loops built, like a + b + c + ...
+// Every part goes through here, so no tree is deeper than the limit: also not one that loops built, like a + b + c +
+// ...
 void Parser::add(Expr& parent, ExprPtr part) const {
   if (part != nullptr) {
     parent.depth = std::max(parent.depth, part->depth + 1);
     if (parent.depth > limits_.max_nesting) {
-      refuse(Code::kResourceExhausted, parent.offset,
-             fmt::format("expression beyond {} levels", limits_.max_nesting));
+      refuse(Code::kResourceExhausted, parent.offset, fmt::format("expression beyond {} levels", limits_.max_nesting));
     }
   }
   parent.args.push_back(std::move(part));

@@ -54,7 +54,9 @@ class Parser {
   std::string take_name(std::string_view what);
   [[noreturn]] void refuse(Code code, size_t offset, std::string_view what) const;
   [[noreturn]] void refuse_here(std::string_view what) const { refuse(Code::kCorruptData, current().offset, what); }
-  [[noreturn]] void unsupported(size_t offset, std::string_view what) const { refuse(Code::kUnsupported, offset, what); }
+  [[noreturn]] void unsupported(size_t offset, std::string_view what) const {
+    refuse(Code::kUnsupported, offset, what);
+  }
 
   // Statements (parser.cc).
   Block parse_block(std::initializer_list<std::string_view> ends);

@@ -22,8 +22,8 @@ inline Position position_of(std::string_view source, size_t offset) {
           newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
 }
 
-/// The source from `offset` to the end of its line, cut to a length that fits into a message. Bytes that a terminal could
-/// take for commands are shown as '?'.
+/// The source from `offset` to the end of its line, cut to a length that fits into a message. Bytes that a terminal
+/// could take for commands are shown as '?'.
 inline std::string excerpt(std::string_view source, size_t offset) {
   constexpr size_t kMaxBytes = 40;
   std::string_view rest = source.substr(std::min(offset, source.size()));

@@ -15,8 +15,8 @@ void append_plain(Runtime& runtime, MarkedText& out, std::string_view bytes) {
   runtime.append(out, bytes, Origin::kTemplate);
 }
 
-// Writes text between quotes with escapes, each escape with the origin of what it stands for. `escape(code_point)` gives the
-// replacement or an empty string.
+// Writes text between quotes with escapes, each escape with the origin of what it stands for. `escape(code_point)`
+// gives the replacement or an empty string.
 template <class Escape>
 void append_escaped(Runtime& runtime, MarkedText& out, const MarkedText& text, char quote, Escape escape) {
   append_plain(runtime, out, std::string_view(&quote, 1));
@@ -130,7 +130,9 @@ class JsonPrinter {
     } else if (const int64_t* integer = value.as<int64_t>()) {
       text = fmt::format("{}", *integer);
     } else if (const double* number = value.as<double>()) {
-      text = std::isnan(*number) ? "NaN" : (std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity") : float_literal(*number));
+      text = std::isnan(*number)
+                 ? "NaN"
+                 : (std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity") : float_literal(*number));
     } else {
       return false;
     }
@@ -140,14 +142,22 @@ class JsonPrinter {
   void print_text(const MarkedText& text) {
     append_escaped(runtime_, out_, text, '"', [this](int32_t c) -> std::string {
       switch (c) {
-        case '"': return "\\\"";
-        case '\\': return "\\\\";
-        case '\n': return "\\n";
-        case '\r': return "\\r";
-        case '\t': return "\\t";
-        case '\f': return "\\f";
-        case '\b': return "\\b";
-        default: break;
+        case '"':
+          return "\\\"";
+        case '\\':
+          return "\\\\";
+        case '\n':
+          return "\\n";
+        case '\r':
+          return "\\r";
+        case '\t':
+          return "\\t";
+        case '\f':
+          return "\\f";
+        case '\b':
+          return "\\b";
+        default:
+          break;
       }
       if (c < 0x20 || (c > 0x7E && c < 0x10000 && style_.ascii_only)) return fmt::format("\\u{:04x}", c);
       if (c < 0x10000 || !style_.ascii_only) return {};

@@ -6,8 +6,8 @@
 namespace regard::jinja {
 
 Runtime::~Runtime() {
-  // First all attributes come out of all namespaces, while every namespace is still held here: so nothing is freed through
-  // more levels than one value has.
+  // First all attributes come out of all namespaces, while every namespace is still held here: so nothing is freed
+  // through more levels than one value has.
   std::vector<Value> released;
   for (const auto& ns : namespaces_) {
     for (auto& attribute : ns->attributes) released.push_back(std::move(attribute.second));
@@ -15,7 +15,9 @@ Runtime::~Runtime() {
   }
 }
 
-void Runtime::fail_with(Code code, std::string_view what) const { throw_error(code, message_at(source_, offset_, what)); }
+void Runtime::fail_with(Code code, std::string_view what) const {
+  throw_error(code, message_at(source_, offset_, what));
+}
 
 void Runtime::out_of(std::string_view what, uint64_t limit) const {
   fail(Code::kResourceExhausted, "the template uses more than {} {}", limit, what);
@@ -36,7 +38,8 @@ void Runtime::grow(const MarkedText& out, size_t bytes) {
 }
 
 void Runtime::admit(const Extent& extent) const {
-  if (extent.depth > limits_.max_value_depth) out_of("levels in a value", static_cast<uint64_t>(limits_.max_value_depth));
+  if (extent.depth > limits_.max_value_depth)
+    out_of("levels in a value", static_cast<uint64_t>(limits_.max_value_depth));
   if (extent.weight > limits_.max_value_weight) out_of("values in one value", limits_.max_value_weight);
 }
 
@@ -124,7 +127,8 @@ int64_t Arguments::integer(std::string_view parameter, int64_t fallback) {
   const Value* value = next(parameter);
   if (value == nullptr) return fallback;
   int64_t integer = 0;
-  if (!to_integer(*value, integer)) runtime_.wrong("{} needs an int as `{}`, not a {}", callee_, parameter, type_name(*value));
+  if (!to_integer(*value, integer))
+    runtime_.wrong("{} needs an int as `{}`, not a {}", callee_, parameter, type_name(*value));
   return integer;
 }
 

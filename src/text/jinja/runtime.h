@@ -1,5 +1,5 @@
-// What every operation of a running template shares: where it stands (for messages), what it has used (for limits), and the
-// making of values, which is where the limits are kept.
+// What every operation of a running template shares: where it stands (for messages), what it has used (for limits), and
+// the making of values, which is where the limits are kept.
 #pragma once
 
 #include <fmt/format.h>
@@ -80,7 +80,8 @@ class Runtime {
   Value dict(Dict dict);
   std::shared_ptr<Namespace> make_namespace();
 
-  /// The items that `for` walks over: of a list, the keys of a dict, the characters of a text; none of an undefined value.
+  /// The items that `for` walks over: of a list, the keys of a dict, the characters of a text; none of an undefined
+  /// value.
   ListRef items(const Value& value);
 
  private:

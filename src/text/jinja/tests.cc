@@ -67,8 +67,10 @@ bool is_odd(Runtime& runtime, const Value& input, Arguments& arguments) {
 bool is_same(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Value& other = arguments.require("other");
   arguments.done();
-  if (!other.is<None>() && !other.is<bool>()) runtime.unsupported("`sameas` is supported for none, true and false only");
-  return (input.is<None>() && other.is<None>()) || (input.is<bool>() && other.is<bool>() && truth(input) == truth(other));
+  if (!other.is<None>() && !other.is<bool>())
+    runtime.unsupported("`sameas` is supported for none, true and false only");
+  return (input.is<None>() && other.is<None>()) ||
+         (input.is<bool>() && other.is<bool>() && truth(input) == truth(other));
 }
 
 struct NamedTest {
@@ -76,19 +78,39 @@ struct NamedTest {
   Test test;
 };
 constexpr auto kTests = std::to_array<NamedTest>({
-    {"defined", plain<is_defined>},   {"undefined", plain<is_undefined>}, {"none", plain<is_none>},
-    {"string", plain<is_string>},     {"boolean", plain<is_boolean>},     {"true", plain<is_true>},
-    {"false", plain<is_false>},       {"integer", plain<is_integer>},     {"float", plain<is_float>},
-    {"number", plain<is_number>},     {"mapping", plain<is_mapping>},     {"iterable", plain<is_iterable>},
-    {"sequence", plain<is_sequence>}, {"callable", plain<is_callable>},
+    {"defined", plain<is_defined>},
+    {"undefined", plain<is_undefined>},
+    {"none", plain<is_none>},
+    {"string", plain<is_string>},
+    {"boolean", plain<is_boolean>},
+    {"true", plain<is_true>},
+    {"false", plain<is_false>},
+    {"integer", plain<is_integer>},
+    {"float", plain<is_float>},
+    {"number", plain<is_number>},
+    {"mapping", plain<is_mapping>},
+    {"iterable", plain<is_iterable>},
+    {"sequence", plain<is_sequence>},
+    {"callable", plain<is_callable>},
     {"in", compares<Op::kIn>},
-    {"eq", compares<Op::kEq>},        {"equalto", compares<Op::kEq>},     {"==", compares<Op::kEq>},
-    {"ne", compares<Op::kNe>},        {"!=", compares<Op::kNe>},
-    {"lt", compares<Op::kLt>},        {"lessthan", compares<Op::kLt>},    {"<", compares<Op::kLt>},
-    {"le", compares<Op::kLe>},        {"<=", compares<Op::kLe>},
-    {"gt", compares<Op::kGt>},        {"greaterthan", compares<Op::kGt>}, {">", compares<Op::kGt>},
-    {"ge", compares<Op::kGe>},        {">=", compares<Op::kGe>},
-    {"divisibleby", is_divisible},    {"even", is_even},                  {"odd", is_odd},
+    {"eq", compares<Op::kEq>},
+    {"equalto", compares<Op::kEq>},
+    {"==", compares<Op::kEq>},
+    {"ne", compares<Op::kNe>},
+    {"!=", compares<Op::kNe>},
+    {"lt", compares<Op::kLt>},
+    {"lessthan", compares<Op::kLt>},
+    {"<", compares<Op::kLt>},
+    {"le", compares<Op::kLe>},
+    {"<=", compares<Op::kLe>},
+    {"gt", compares<Op::kGt>},
+    {"greaterthan", compares<Op::kGt>},
+    {">", compares<Op::kGt>},
+    {"ge", compares<Op::kGe>},
+    {">=", compares<Op::kGe>},
+    {"divisibleby", is_divisible},
+    {"even", is_even},
+    {"odd", is_odd},
     {"sameas", is_same},
 });
 

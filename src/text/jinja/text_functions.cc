@@ -1,5 +1,5 @@
-// Functions of text that filters and methods share. Everything is made of slices and appends, so that each byte keeps its
-// origin; a changed character takes the origin of what it was made from.
+// Functions of text that filters and methods share. Everything is made of slices and appends, so that each byte keeps
+// its origin; a changed character takes the origin of what it was made from.
 #include <algorithm>
 #include <cstring>
 
@@ -39,7 +39,8 @@ MarkedText change_characters(Runtime& runtime, const MarkedText& text, Change ch
   return out;
 }
 
-// A capital sigma is final when a letter is before it and none after, characters without case aside (Unicode, SpecialCasing).
+// A capital sigma is final when a letter is before it and none after, characters without case aside (Unicode,
+// SpecialCasing).
 bool is_final_sigma(std::string_view bytes, size_t at, bool cased_before) {
   if (!cased_before) return false;
   for (size_t next = at + 2; next < bytes.size();) {
@@ -127,13 +128,15 @@ MarkedText capitalize(Runtime& runtime, const MarkedText& text) {
     const size_t before = out.size();
     append_upper(out, c);
     // Title case differs from upper case where one character becomes several, and for a few that are pairs of letters.
-    if (count_code_points(std::string_view(out).substr(before)) > 1 || (c >= 0x1C4 && c <= 0x1F3) || (c >= 0x10D0 && c <= 0x10FF)) {
+    if (count_code_points(std::string_view(out).substr(before)) > 1 || (c >= 0x1C4 && c <= 0x1F3) ||
+        (c >= 0x10D0 && c <= 0x10FF)) {
       runtime.unsupported("capitalizing the character U+{:04X} is not supported", c);
     }
   });
 }
 
-MarkedText replace(Runtime& runtime, const MarkedText& text, const MarkedText& from, const MarkedText& to, int64_t count) {
+MarkedText replace(Runtime& runtime, const MarkedText& text, const MarkedText& from, const MarkedText& to,
+                   int64_t count) {
   MarkedText out;
   const std::string_view bytes = text.bytes();
   runtime.read(bytes.size());
@@ -180,8 +183,8 @@ std::vector<Value> split_lines(Runtime& runtime, const MarkedText& text) {
     const CodePoint c = code_point_at(bytes, at);
     const size_t end = at;
     at += c.bytes;
-    const bool is_break = (c.value >= '\n' && c.value <= '\r') || (c.value >= 0x1C && c.value <= 0x1E) || c.value == 0x85 ||
-                          c.value == 0x2028 || c.value == 0x2029;
+    const bool is_break = (c.value >= '\n' && c.value <= '\r') || (c.value >= 0x1C && c.value <= 0x1E) ||
+                          c.value == 0x85 || c.value == 0x2028 || c.value == 0x2029;
     if (!is_break) continue;
     if (c.value == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
     lines.emplace_back(runtime.slice(text, begin, end));

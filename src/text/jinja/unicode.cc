@@ -136,7 +136,8 @@ bool is_cased(int32_t c) noexcept {
 
 bool is_case_ignorable(int32_t c) noexcept {
   if (c < 0) return false;
-  if (c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2019 || c == 0x2018 || c == 0x2024 || c == 0x2027) return true;
+  if (c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2019 || c == 0x2018 || c == 0x2024 || c == 0x2027)
+    return true;
   switch (utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_ME:

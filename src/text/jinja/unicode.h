@@ -1,5 +1,5 @@
-// Code points of UTF-8 text for the string functions of templates: counting, walking, white space, case. A byte that begins
-// no valid sequence counts as one code point of its own, so that nothing is lost and nothing is refused.
+// Code points of UTF-8 text for the string functions of templates: counting, walking, white space, case. A byte that
+// begins no valid sequence counts as one code point of its own, so that nothing is lost and nothing is refused.
 #pragma once
 
 #include <cstddef>

@@ -79,11 +79,16 @@ std::string_view type_name(const Value& value) noexcept {
   if (value.is<DictRef>()) return "dict";
   if (const List* list = value.list()) {
     switch (list->kind) {
-      case List::Kind::kList: return "list";
-      case List::Kind::kTuple: return "tuple";
-      case List::Kind::kRange: return "range";
-      case List::Kind::kView: return "dict view";
-      case List::Kind::kGenerator: return "generator";
+      case List::Kind::kList:
+        return "list";
+      case List::Kind::kTuple:
+        return "tuple";
+      case List::Kind::kRange:
+        return "range";
+      case List::Kind::kView:
+        return "dict view";
+      case List::Kind::kGenerator:
+        return "generator";
     }
   }
   if (value.is<std::shared_ptr<Namespace>>()) return "namespace";

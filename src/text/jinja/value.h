@@ -26,14 +26,16 @@ struct Macro;
 struct Undefined {};
 struct None {};
 
-/// How far a value reaches: nesting, and the work of walking it whole (values, plus text in units of 64 bytes; what is held
-/// twice counts twice). Both are limited when a container is made, so that walking, comparing and freeing are bounded.
+/// How far a value reaches: nesting, and the work of walking it whole (values, plus text in units of 64 bytes; what is
+/// held twice counts twice). Both are limited when a container is made, so that walking, comparing and freeing are
+/// bounded.
 struct Extent {
   int depth = 0;
   uint64_t weight = 1;
 };
 
-/// A function of the interpreter, by name. Methods have `is_method` set: they can be tested, and called only where named.
+/// A function of the interpreter, by name. Methods have `is_method` set: they can be tested, and called only where
+/// named.
 struct Function {
   std::string_view name;
   bool is_method = false;
@@ -50,8 +52,9 @@ struct String {
 
 class Value {
  public:
-  using Storage = std::variant<Undefined, None, bool, int64_t, double, String, ListRef, DictRef,
-                               std::shared_ptr<Namespace>, std::shared_ptr<Loop>, std::shared_ptr<const Macro>, Function>;
+  using Storage =
+      std::variant<Undefined, None, bool, int64_t, double, String, ListRef, DictRef, std::shared_ptr<Namespace>,
+                   std::shared_ptr<Loop>, std::shared_ptr<const Macro>, Function>;
   Value() = default;
   Value(None) : storage_(None{}) {}
   Value(bool value) : storage_(value) {}
