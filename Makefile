@@ -15,7 +15,7 @@ build/release/apps/cli/regard: FORCE
 
 demo: build/release/apps/cli/regard
 	@tools/setup demo
-	@model=$$(tools/get-model $(MODEL)) && build/release/apps/cli/regard generate -m "$$model" --prompt "$(PROMPT)" --max-tokens 48
+	@model=$$(tools/get-model $(MODEL)) && build/release/apps/cli/regard generate -m "$$model" --prompt "$(PROMPT)" --max-tokens 48 --echo
 
 test:
 	@tools/setup test
