@@ -18,9 +18,9 @@ using kernels::kPanelColumns;
 // Below this many products waking a thread costs more than the work: about 3 microseconds on one core.
 constexpr int64_t kWorthAThread = 65536;
 
-// Rows of one item when there are many: its part of x stays in the second-level cache for all chunks of a panel, and decoding
-// the panel once per item costs 1 to 2 % of the time.
-constexpr int64_t kBlockRows = 128;
+// Rows of one item when there are many: measured best of 64 to 256. Longer blocks decode and stream the panels less often, and
+// their part of x has to stay in the second-level cache while all panels pass.
+constexpr int64_t kBlockRows = 256;
 // What decoding a panel costs, in rows of the same panel.
 constexpr int64_t kDecodeRows = 2;
 // Blocks begin at multiples of this, so that register tiles are whole on every instruction set.
@@ -96,13 +96,13 @@ struct LinearWork {
         stop);
   }
 
-  // Many rows: panels times blocks of rows, a thread's panels side by side.
+  // Many rows: blocks of rows times panels. A thread takes all panels past a block before it goes on to the next.
   void run_tiled(ThreadPool& pool, const StopToken* stop) const {
-    const int64_t blocks = row_blocks(pool.size());
+    const int64_t panels = halves / 2, blocks = row_blocks(pool.size());
     pool.for_each(
-        halves / 2 * blocks,
+        panels * blocks,
         [&](int64_t item, int) {
-          const int64_t panel = item / blocks, block = item % blocks;
+          const int64_t panel = item % panels, block = item / panels;
           compute_halves(2 * panel, 2 * panel + 2, block_begin(block, blocks), block_begin(block + 1, blocks));
         },
         stop);

@@ -16,7 +16,7 @@ constexpr int fused_groups(int rows) {
   return groups;
 }
 // 16-bit weights decode so cheaply that fused passes over blocks of rows beat the scratch up to this many rows.
-inline constexpr int kFusedPlainRows = kVectors == 32 ? 4 * kFusedRows : kFusedRows;
+inline constexpr int kFusedPlainRows = kVectors == 32 ? 16 * kFusedRows : kFusedRows;
 
 // Adds weight w of position k to the sums of M rows; a type and not a lambda, which would not inherit the region's target.
 template <int M, int G>
@@ -132,6 +132,12 @@ void micro(int64_t rows, const float* x, int64_t ldx, const float* b, int64_t n,
   micro_pass<R>(x, ldx, b, n, y, ldy, columns, chunk);
 }
 
+// Packed f32 is not decoded, so that its chunks may be longer than the scratch: fewer trips of the sums through memory.
+template <class L>
+inline constexpr bool kReadsPanel = L::kType == DType::kF32 && kMicroVecs == 4;
+template <class L>
+inline constexpr int64_t kChunk = kReadsPanel<L> ? 384 : kLinearChunk;
+
 template <class L>
 void tiled(const Panels& w, const float* x, int64_t ldx, int64_t rows, float* y, int64_t ldy, HalfPanels part, float* scratch) {
   const int64_t blocks = (rows + kMicroRows - 1) / kMicroRows;  // rows are spread evenly: 10 rows are 5 + 5, not 6 + 4
@@ -140,10 +146,10 @@ void tiled(const Panels& w, const float* x, int64_t ldx, int64_t rows, float* y,
     const int columns = left < kPanelColumns ? static_cast<int>(left) : kPanelColumns;
     int64_t k = 0;
     do {  // once at least: no positions give zeros
-      const int64_t n = w.in - k < kLinearChunk ? w.in - k : kLinearChunk;
+      const int64_t n = w.in - k < kChunk<L> ? w.in - k : kChunk<L>;
       const uint8_t* super = w.panel(p) + k / L::kSuperK * L::kSuperBytes;
       const float* decoded = scratch;
-      if constexpr (L::kType == DType::kF32 && kMicroVecs == 4)
+      if constexpr (kReadsPanel<L>)
         decoded = reinterpret_cast<const float*>(super);  // the panel lies as the scratch would
       else
         decode_chunk<L>(super, n, scratch);
@@ -156,7 +162,7 @@ void tiled(const Panels& w, const float* x, int64_t ldx, int64_t rows, float* y,
                             k == 0 ? Chunk::kFirst : Chunk::kLater);
         }
       }
-      k += kLinearChunk;
+      k += kChunk<L>;
     } while (k < w.in);
   }
 }
