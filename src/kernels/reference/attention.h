@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 namespace regard::kernels::reference {
 
@@ -19,25 +18,26 @@ template <class T, class Query, class Key, class Value, class Visible>
 T attention_row(Query query, int64_t head_dim, int64_t value_dim, int64_t k_begin, int64_t k_end, T scale, T softcap, Key key, Value value,
                 Visible visible, T* out, T* weights = nullptr) {
   const T kInfinity = std::numeric_limits<T>::infinity();
-  std::vector<T> score(static_cast<size_t>(k_end - k_begin), -kInfinity);
-  T top = -kInfinity;
-  for (int64_t j = k_begin; j < k_end; ++j) {
-    if (!visible(j)) continue;
+  const auto score = [&](int64_t j) {
     T s = 0;
     for (int64_t i = 0; i < head_dim; ++i) s += static_cast<T>(query(i)) * static_cast<T>(key(j, i));
     s *= scale;
-    if (softcap != 0) s = softcap * std::tanh(s / softcap);
-    score[static_cast<size_t>(j - k_begin)] = s;
+    return softcap == 0 ? s : softcap * std::tanh(s / softcap);
+  };
+  T top = -kInfinity;
+  for (int64_t j = k_begin; j < k_end; ++j) {
+    if (!visible(j)) continue;
+    const T s = score(j);
     if (s > top || std::isnan(s)) top = s;
   }
   for (int64_t c = 0; c < value_dim; ++c) out[c] = 0;
   T sum = 0;
   for (int64_t j = k_begin; j < k_end; ++j) {
-    const T s = score[static_cast<size_t>(j - k_begin)];
-    const T p = !visible(j) || s == -kInfinity ? T{0} : std::exp(s - top);
+    if (weights != nullptr) weights[j - k_begin] = 0;
+    if (!visible(j)) continue;
+    const T s = score(j), p = s == -kInfinity ? T{0} : std::exp(s - top);
     sum += p;
     if (weights != nullptr) weights[j - k_begin] = p;
-    if (!visible(j)) continue;
     for (int64_t c = 0; c < value_dim; ++c) out[c] += p * static_cast<T>(value(j, c));
   }
   for (int64_t c = 0; c < value_dim; ++c) out[c] = sum == 0 ? T{0} : out[c] / sum;

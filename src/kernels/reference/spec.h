@@ -21,7 +21,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "base/math.h"
 #include "kernels/attention.h"
@@ -98,32 +97,30 @@ inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
 template <Rounding R, class Key, class Value, class Visible>
 float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor, float softcap, Key key,
                          Value value, Visible visible, float* out) {
-  std::vector<float> scaled, o(static_cast<size_t>(value_dim)), total(static_cast<size_t>(value_dim), 0.0f);
-  for (int i = 0; i < head_dim; ++i) scaled.push_back(q[i] * factor);
+  float scaled[kMaxHeadDim], o[kMaxHeadDim], total[kMaxHeadDim] = {};
+  for (int i = 0; i < head_dim; ++i) scaled[i] = q[i] * factor;
   float M = -kSpecInf, L = 0.0f;
   for (int64_t base = k_begin / kTileKeys * kTileKeys; base < k_end; base += kTileKeys) {
-    std::vector<int64_t> seen;
-    for (int64_t j = base; j < base + kTileKeys; ++j)
-      if (j >= k_begin && j < k_end && visible(j)) seen.push_back(j);
-    if (seen.empty()) continue;
+    int seen[kTileKeys], count = 0;
+    for (int j = 0; j < kTileKeys; ++j)
+      if (base + j >= k_begin && base + j < k_end && visible(base + j)) seen[count++] = j;
+    if (count == 0) continue;
 
-    std::vector<float> s;
-    float m = -kSpecInf;
-    for (int64_t j : seen) {
+    float s[kTileKeys], m = -kSpecInf;
+    for (int n = 0; n < count; ++n) {
       float sum = 0.0f;
-      for (int i = 0; i < head_dim; ++i) sum = spec_fma<R>(scaled[static_cast<size_t>(i)], key(j, i), sum);
+      for (int i = 0; i < head_dim; ++i) sum = spec_fma<R>(scaled[i], key(base + seen[n], i), sum);
       if (softcap != 0.0f) sum = softcap * spec_tanh<R>(sum / softcap);
-      s.push_back(sum);
+      s[n] = sum;
       if (sum > m) m = sum;
     }
     const float shift = m == -kSpecInf ? 0.0f : m;
     float lane[kLanes] = {};
-    for (float& x : o) x = 0.0f;
-    for (size_t n = 0; n < seen.size(); ++n) {
+    for (int c = 0; c < value_dim; ++c) o[c] = 0.0f;
+    for (int n = 0; n < count; ++n) {
       const float p = spec_exp2<R>(s[n] - shift);
       lane[seen[n] % kLanes] += p;
-      for (int c = 0; c < value_dim; ++c)
-        o[static_cast<size_t>(c)] = spec_fma<R>(p, value(seen[n], c), o[static_cast<size_t>(c)]);
+      for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(p, value(base + seen[n], c), o[c]);
     }
     const float l = spec_lane_sum(lane);
 
@@ -131,9 +128,9 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
     const float a = spec_exp2<R>(M - shift2), b = spec_exp2<R>(m - shift2);
     M = M2;
     L = spec_fma<R>(L, a, l * b);
-    for (size_t c = 0; c < total.size(); ++c) total[c] = spec_fma<R>(total[c], a, o[c] * b);
+    for (int c = 0; c < value_dim; ++c) total[c] = spec_fma<R>(total[c], a, o[c] * b);
   }
-  for (size_t c = 0; c < total.size(); ++c) {
+  for (int c = 0; c < value_dim; ++c) {
     const float x = L == 0.0f ? 0.0f : total[c] / L + 0.0f;
     out[c] = std::isnan(x) ? kSpecNan : x;
   }
