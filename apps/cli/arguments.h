@@ -39,6 +39,7 @@ class Arguments {
   Source source(std::string_view name) const;
   /// The positional value, empty when not given.
   const std::string& positional(std::string_view name) const;
+  bool has_positional(std::string_view name) const { return positionals_.contains(name); }
 
  private:
   friend Arguments read_arguments(const Command& command, const std::vector<std::string>& words);

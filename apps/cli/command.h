@@ -43,6 +43,14 @@ const std::vector<Option>& common_options();
 /// The command's own options and the common ones.
 std::vector<Option> all_options(const Command& command);
 
+Command generate_command();
+Command chat_command();
+Command tokens_encode_command();
+Command tokens_decode_command();
+Command eval_command();
+Command info_command();
+Command logits_command();
+Command attend_command();
 Command mask_draw_command();
 Command mask_count_command();
 Command mask_row_command();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "command.h"
+#include "input.h"
 #include "mask_options.h"
 #include "regard/json.h"
 #include "regard/mask.h"
@@ -71,18 +72,14 @@ int run_draw(Context& context) {
   const Arguments& arguments = context.arguments;
   const MaskView view = read_view(arguments);
   if (arguments.has("png")) {
+    const std::string path = output_path(arguments, "png", kPngMagic);
     ImagePicture options;
     options.batch = arguments.integer("batch-row");
     options.head = arguments.integer("head");
     options.max_pixels = static_cast<int>(arguments.integer("pixels"));
-    const Raster raster = draw_image(view, options);
-    const std::string& path = arguments.text("png");
-    if (path != "-") {
-      save_png(path, raster);
-      return 0;
-    }
-    const std::vector<std::byte> bytes = encode_png(raster);
-    context.out.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    Raster raster = draw_image(view, options);
+    raster.texts = {{"Title", view.mask().text()}};
+    save_png(path, raster);
     return 0;
   }
   TextPicture options;
@@ -188,6 +185,7 @@ Command mask_draw_command() {
                             .unit = "pixels", .fallback = "1024", .min = 16, .max = 8192},
                            batch_row_option(),
                            head_option(),
+                           force_option(),
                        }}),
       .run = run_draw,
   };

@@ -111,6 +111,10 @@ void Messages::note(std::string_view message) {
   if (!style_.quiet) error(message);
 }
 
+void Messages::ask(std::string_view prompt) {
+  if (is_terminal(STDERR_FILENO)) write_all(STDERR_FILENO, prompt);
+}
+
 void Messages::progress(std::string_view what, uint64_t done, uint64_t total) {
   if (style_.quiet || !style_.progress) return;
   const auto now = Clock::now();

@@ -55,6 +55,8 @@ class Messages {
   /// "regard generate: MESSAGE"; an error is shown even when quiet.
   void error(std::string_view message);
   void note(std::string_view message);
+  /// A prompt for input, without a line end; only on terminals.
+  void ask(std::string_view prompt);
 
   /// How far something is: a bar that is redrawn on a terminal, a plain line every ten seconds elsewhere.
   void progress(std::string_view what, uint64_t done, uint64_t total);

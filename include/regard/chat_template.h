@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/tokenizer.h"
 
 namespace regard {
 
@@ -51,14 +52,6 @@ struct ChatMessage {
   TemplateValue::Object extra;  ///< further fields as the template names them: tool_calls, reasoning_content, name ...
 };
 
-/// A piece of a prompt. Special tokens may be recognised only where all of their bytes lie in template text; apart from
-/// that the pieces are one text, so that tokens may span them.
-struct TemplateSegment {
-  std::string text;
-  bool from_template = true;  ///< false: it came from messages or variables
-  friend bool operator==(const TemplateSegment&, const TemplateSegment&) = default;
-};
-
 enum class GenerationPrompt { kNo, kYes };
 
 /// How one prompt is made.
@@ -78,8 +71,9 @@ struct TemplateLimits {
   size_t max_memory_bytes = size_t{256} << 20;  ///< of everything made on the way, freed or not
 };
 
-/// A chat template, written in the subset of Jinja that published models use (docs of the tokenizer room list it), run in
-/// an interpreter that knows plain values only: no files, no network, no objects of the program.
+/// A chat template, written in the subset of Jinja that published models use, run in an interpreter that knows plain
+/// values only: no files, no network, no objects of the program. What is outside of the subset is refused, never guessed;
+/// map, select and their kin look at all items at once, so that they fail where Jinja may never look.
 ///
 /// trim_blocks and lstrip_blocks are on, loops know break and continue, and raise_exception, strftime_now and tojson are as
 /// in Hugging Face transformers. The variables are messages, add_generation_prompt, bos_token, eos_token and those of the
@@ -99,10 +93,10 @@ class REGARD_API ChatTemplate {
   /// "chatml", "gemma", "llama3", "qwen": for files that have no template of their own.
   static std::vector<std::string> list_names();
 
-  /// The prompt in pieces, neighbours of different origin; empty pieces are left out. What comes from messages and variables
+  /// The prompt as Tokenizer::encode takes it: neighbours differ in their source, none is empty. What comes from messages and variables
   /// is never template text, also after the template has cut, trimmed, replaced or joined it. Errors: kInvalidArgument when
   /// the template refuses the messages (with its words) or fails on them, kUnsupported, kResourceExhausted.
-  std::vector<TemplateSegment> render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  std::vector<PromptSegment> render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
 
   /// The same as one text. It must not be tokenized with special tokens on: contents could contain some.
   std::string render_text(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;

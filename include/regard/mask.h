@@ -1,17 +1,18 @@
 // Masks: a rule about positions that says which query may look at which key.
 //
-// A Mask is a small immutable expression over absolute positions: does the query at position p see the key at position k,
-// in this batch row and query head? Terms are combined with ~, & and | (tightest first). `true` always means "may look";
-// a mask is never a number and never enters arithmetic.
+// A Mask is a small immutable expression over absolute positions: does the query at position p see the key at position
+// k, in this batch row and query head? Terms are combined with ~, & and | (tightest first). `true` always means "may
+// look"; a mask is never a number and never enters arithmetic.
 //
 //   Mask mask = Mask::causal() & (Mask::window(127, 0) | Mask::prefix(4));
 //   Mask same = Mask::parse("causal & (window(127, 0) | sinks(4))");   // mask == same
 //
-// Start with class Mask below; docs/masks.md explains every term with a picture. What a mask amounts to over given lengths
-// (counts, rows, columns, pictures) is in regard/mask_view.h.
+// Start with class Mask below; docs/masks.md explains every term with a picture. What a mask amounts to over given
+// lengths (counts, rows, columns, pictures) is in regard/mask_view.h.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "regard/export.h"
@@ -44,8 +46,8 @@ struct Interval {
 inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 /// Limits that hold for every expression, whether built with operators or read from text.
-inline constexpr int kMaxMaskDepth = 64;            ///< levels of nesting
-inline constexpr int64_t kMaxMaskNodes = 10'000;    ///< terms and operators together
+inline constexpr int kMaxMaskDepth = 64;             ///< levels of nesting
+inline constexpr int64_t kMaxMaskNodes = 10'000;     ///< terms and operators together
 inline constexpr size_t kMaxMaskText = 1024 * 1024;  ///< bytes of text
 
 /// Whole numbers given to a term: one list that serves all batch rows, or one list per batch row (rows may differ in
@@ -88,8 +90,8 @@ class REGARD_API MaskList {
   std::shared_ptr<const Data> data_;
 };
 
-/// Whether `true` in a foreign boolean array means that the pair is kept or that it is dropped. Libraries disagree, some
-/// within themselves, so it is never guessed.
+/// Whether `true` in a foreign boolean array means that the pair is kept or that it is dropped. Libraries disagree,
+/// some within themselves, so it is never guessed.
 enum class Polarity : uint8_t { kKeep, kDrop };
 
 /// Bits for each (batch row, query head, query position, key position); a batch or head axis of extent 1 serves all.
@@ -101,12 +103,14 @@ class REGARD_API BitTable {
     int64_t batch = -1, heads = -1, q = -1, k = -1;
   };
 
-  /// From `values` [batch|1, heads|1, q, k] (or [q, k], or [heads|1, q, k]), any strides. bool arrays and bytes (0 or 1;
-  /// anything else is an error) are taken; there is no overload for floats: an array of numbers is a bias, not a mask.
-  /// Errors: kInvalidArgument, naming both shapes, when `expected` asks for another shape; kResourceExhausted.
+  /// From `values` [batch|1, heads|1, q, k] (or [q, k], or [heads|1, q, k]), any strides. bool arrays and bytes (0 or
+  /// 1; anything else is an error) are taken; there is no overload for floats: an array of numbers is a bias, not a
+  /// mask. Errors: kInvalidArgument, naming both shapes, when `expected` asks for another shape; kResourceExhausted.
   static BitTable from_array(Polarity polarity, TensorView<const bool> values, Expected expected);
   static BitTable from_array(Polarity polarity, TensorView<const uint8_t> values, Expected expected);
-  static BitTable from_array(Polarity polarity, TensorView<const bool> values) { return from_array(polarity, values, Expected{}); }
+  static BitTable from_array(Polarity polarity, TensorView<const bool> values) {
+    return from_array(polarity, values, Expected{});
+  }
   static BitTable from_array(Polarity polarity, TensorView<const uint8_t> values) {
     return from_array(polarity, values, Expected{});
   }
@@ -145,9 +149,9 @@ struct MaskNode;
 /// The rule itself: an immutable expression, cheap to copy, safe to share between threads. Building one checks its
 /// numbers and the limits above (Errors: kInvalidArgument, kResourceExhausted).
 ///
-/// Equality is structural: two expressions are equal when they have the same shape and the same numbers, with nested & or
-/// nested | of one kind counted as one level, so (a & b) & c equals a & (b & c) but a & b does not equal b & a. Lists and
-/// tables count by content, not by name.
+/// Equality is structural: two expressions are equal when they have the same shape and the same numbers, with nested &
+/// or nested | of one kind counted as one level, so (a & b) & c equals a & (b & c) but a & b does not equal b & a.
+/// Lists and tables count by content, not by name.
 class REGARD_API Mask {
  public:
   /// The mask that lets every query see every key, same as full().
@@ -174,8 +178,8 @@ class REGARD_API Mask {
   static Mask chunk(int64_t n);
   /// (p - k) mod n = 0: every n-th key, counted from the query, in both directions.
   static Mask dilated(int64_t n);
-  /// k < base, or k is p or an ancestor of p. Node i stands at position base + i and parents[i] is the node it hangs from,
-  /// -1 for a root. Errors: kInvalidArgument for a parent that is no node, or a node that is its own ancestor.
+  /// k < base, or k is p or an ancestor of p. Node i stands at position base + i and parents[i] is the node it hangs
+  /// from, -1 for a root. Errors: kInvalidArgument for a parent that is no node, or a node that is its own ancestor.
   static Mask tree(MaskList parents);
   static Mask tree(MaskList base, MaskList parents);
   /// The bit at [batch row, head, p, k]. The table prints as `name`.
@@ -200,17 +204,18 @@ class REGARD_API Mask {
   /// The named lists and tables that the expression uses.
   Bindings bindings() const;
 
-  /// Whether the query at position q of query head `head` sees the key at position k. Negative positions (slots that were
-  /// never written) see nothing and are not seen; beyond the end of a list its term is false. Meant for tests and single
-  /// questions: a MaskView answers whole rows. Errors: kInvalidArgument when `batch` or `head` has no list, table or mask.
+  /// Whether the query at position q of query head `head` sees the key at position k. Negative positions (slots that
+  /// were never written) see nothing and are not seen; beyond the end of a list its term is false. Meant for tests and
+  /// single questions: a MaskView answers whole rows. Errors: kInvalidArgument when `batch` or `head` has no list,
+  /// table or mask.
   bool allowed(int64_t batch, int64_t head, int64_t q, int64_t k) const;
 
   /// Whether the answer may differ between batch rows, or between heads.
   bool depends_on_batch() const noexcept;
   bool depends_on_head() const noexcept;
-  /// Whether some term sets p against k, so that it matters where the queries stand among the keys: causal, window, blocks,
-  /// chunk, dilated, tree, and documents with one list for both. (A table and documents with two lists have their own
-  /// query axis; prefix and lengths look at k alone.)
+  /// Whether some term sets p against k, so that it matters where the queries stand among the keys: causal, window,
+  /// blocks, chunk, dilated, tree, and documents with one list for both. (A table and documents with two lists have
+  /// their own query axis; prefix and lengths look at k alone.)
   bool compares_positions() const noexcept;
 
   uint64_t hash() const noexcept;
@@ -226,10 +231,11 @@ class REGARD_API Mask {
   std::shared_ptr<const MaskNode> node_;
 };
 
-/// Where the queries of a call stand: `placement` when it is stated. When it is not, both begin at 0, and that is accepted
-/// only when q_len = kv_len or the mask does not compare positions: which corner of the square a causal mask means is never
-/// guessed. Errors: kInvalidArgument, naming the term.
-REGARD_API Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len, int64_t kv_len);
+/// Where the queries of a call stand: `placement` when it is stated. When it is not, both begin at 0, and that is
+/// accepted only when q_len = kv_len or the mask does not compare positions: which corner of the square a causal mask
+/// means is never guessed. Errors: kInvalidArgument, naming the term.
+REGARD_API Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len,
+                                       int64_t kv_len);
 
 /// Documents as a hard limit: ids of the queries and of the keys by position, as in Mask::documents.
 struct DocumentLimit {

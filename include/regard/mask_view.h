@@ -1,5 +1,5 @@
-// What a mask amounts to over given lengths: how many pairs it lets through, what one query sees, who sees one key, and a
-// picture of it, for a terminal or as pixels.
+// What a mask amounts to over given lengths: how many pairs it lets through, what one query sees, who sees one key, and
+// a picture of it, for a terminal or as pixels.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "regard/export.h"
 #include "regard/mask.h"
+#include "regard/raster.h"
 
 namespace regard {
 
@@ -27,8 +28,8 @@ struct MaskExtent {
 /// placement.q_begin + q_len - 1 and likewise for keys. Immutable; safe to share between threads.
 class REGARD_API MaskView {
  public:
-  /// Errors: kInvalidArgument, naming the term, when the mask does not fit the extent (other batch or heads, queries beyond
-  /// the end of a list or table, a placement that is needed and not stated).
+  /// Errors: kInvalidArgument, naming the term, when the mask does not fit the extent (other batch or heads, queries
+  /// beyond the end of a list or table, a placement that is needed and not stated).
   MaskView(Mask mask, MaskExtent extent);
 
   const Mask& mask() const noexcept;
@@ -60,15 +61,16 @@ struct TextPicture {
   int64_t batch = 0;
   int64_t head = 0;
   PictureStyle style = PictureStyle::kUnicode;
-  RowCounts counts = RowCounts::kHide;  ///< behind each row, how many keys it sees; not where a line stands for several rows
-  int max_rows = 48;                    ///< lines of cells; more queries than that share lines
-  int max_columns = 80;                 ///< width of a line in characters
+  RowCounts counts =
+      RowCounts::kHide;  ///< behind each row, how many keys it sees; not where a line stands for several rows
+  int max_rows = 48;     ///< lines of cells; more queries than that share lines
+  int max_columns = 80;  ///< width of a line in characters
 };
 
-/// A picture in characters, one line per query, one cell per key: visible, hidden, or (where a cell stands for a block of
-/// pairs) mixed. Positions label lines and columns. Ends with a line break. Cost: the cells, not the pairs: a block is
-/// classified by intervals, or counted while the whole mask has at most 2^24 pairs; else an undecided block shows as mixed.
-/// Errors: kInvalidArgument for a batch row or head outside.
+/// A picture in characters, one line per query, one cell per key: visible, hidden, or (where a cell stands for a block
+/// of pairs) mixed. Positions label lines and columns. Ends with a line break. Cost: the cells, not the pairs: a block
+/// is classified by intervals, or counted while the whole mask has at most 2^24 pairs; else an undecided block shows as
+/// mixed. Errors: kInvalidArgument for a batch row or head outside.
 REGARD_API std::string draw_text(const MaskView& view, const TextPicture& options = {});
 
 struct ImagePicture {
@@ -78,15 +80,8 @@ struct ImagePicture {
   int cell_pixels = 16;   ///< the side of a cell while the cells fit; grid lines are drawn from 6 pixels on
 };
 
-/// Rows of pixels from the top, three bytes each: red, green, blue.
-struct Raster {
-  int width = 0;
-  int height = 0;
-  std::vector<uint8_t> rgb;
-};
-
-/// The same picture as pixels: visible dark, hidden light, mixed in between. Queries run down, keys to the right. An axis of
-/// length 0 gives an empty raster.
+/// The same picture as pixels: visible dark, hidden light, mixed in between. Queries run down, keys to the right. An
+/// axis of length 0 gives an empty raster.
 REGARD_API Raster draw_image(const MaskView& view, const ImagePicture& options = {});
 
 }  // namespace regard

@@ -2,23 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "regard/export.h"
+#include "regard/raster.h"
 
 namespace regard {
-
-/// Pixels, row by row from the top, three bytes each.
-struct Raster {
-  int64_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;  ///< height x width x 3
-  /// Text chunks (keyword and UTF-8 text) for the file, for example what the picture shows. Keywords: 1 to 79 letters.
-  std::vector<std::pair<std::string, std::string>> texts;
-};
 
 /// The bytes of a PNG file: 8 bits per channel, no alpha, no time stamp, so the same raster gives the same bytes.
 /// Errors: kInvalidArgument when a side is outside 1 to 65,535 or rgb has another size; kResourceExhausted for lack of

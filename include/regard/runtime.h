@@ -1,4 +1,4 @@
-// The machine and the process: how many threads to use, what to tell a reporter, where messages go.
+// The machine and the process: how many threads to use, what to tell a reporter, where files and messages go.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,10 @@ REGARD_API MachineInfo machine_info();
 
 /// The library versions this build was compiled with, as "name version", for reports.
 REGARD_API std::vector<std::string> dependency_versions();
+
+/// Writes a file whole or not at all: the name shows the old file until the new one is complete and durable. Devices and pipes
+/// are written to directly. Errors: kIo with the system's reason, kNotFound, kInvalidArgument (a directory).
+REGARD_API void save_file(const std::string& path, std::string_view bytes);
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 
 #include "attention/row_block.h"
 #include "base/check.h"
@@ -71,7 +72,7 @@ class AttentionCall {
     std::vector<AttentionItem>& items = workspace_.items_;
     items.clear();
     workspace_.first_part_.clear();
-    shared_blocks_ = 0;
+    workspace_.shared_blocks_ = 0;
     int64_t parts = 0;
     bool even = true;  // all items cost about the same
     for (size_t i = 0; i < sequences_.size(); ++i) {
@@ -86,7 +87,7 @@ class AttentionCall {
           item.rows = static_cast<int32_t>(rows);
           item.cost = rows;
           part_rows_ = std::max(part_rows_, rows);
-          item.shared = static_cast<int32_t>(shared_blocks_++);
+          item.shared = static_cast<int32_t>(workspace_.shared_blocks_++);
           workspace_.first_part_.push_back(parts);
           for (int64_t t = all.begin; t < all.end; ++t) {
             item.part = parts++;
@@ -120,7 +121,9 @@ class AttentionCall {
     std::vector<AttentionItem>& ordered = workspace_.ordered_;
     work_ = &items;
     if (even || pool_.size() == 1) return;
-    std::stable_sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) { return a.cost > b.cost; });
+    std::sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) {
+      return std::tuple(b.cost, a.sequence, a.kv_head, a.first_row, a.part) < std::tuple(a.cost, b.sequence, b.kv_head, b.first_row, b.part);
+    });
     ordered.clear();
     const auto threads = static_cast<size_t>(pool_.size());
     for (size_t t = 0; t < threads; ++t)
@@ -138,7 +141,7 @@ class AttentionCall {
   void prepare_parts(int64_t parts) {
     const auto floats = static_cast<size_t>(parts * part_floats());
     if (workspace_.parts_.size() < floats) workspace_.parts_ = AlignedBuffer<float>(floats + floats / 2);
-    const auto blocks = static_cast<size_t>(shared_blocks_);
+    const auto blocks = static_cast<size_t>(workspace_.shared_blocks_);
     if (workspace_.missing_size_ < blocks) {
       workspace_.missing_ = std::make_unique<std::atomic<int>[]>(blocks);
       workspace_.missing_size_ = blocks;
@@ -213,7 +216,7 @@ class AttentionCall {
   int group_, padded_;
   float factor_, softcap_;
   const std::vector<AttentionItem>* work_ = nullptr;
-  int64_t shared_blocks_ = 0, part_rows_ = 0;
+  int64_t part_rows_ = 0;
 };
 
 void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,

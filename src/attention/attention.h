@@ -62,8 +62,12 @@ class AttentionWorkspace {
  public:
   size_t total_bytes() const noexcept;
 
+  /// How many blocks of the last call had their tiles shared out over the threads; tests ask which way was taken.
+  int64_t shared_blocks() const noexcept { return shared_blocks_; }
+
  private:
   friend class AttentionCall;
+  int64_t shared_blocks_ = 0;
   Workspace threads_;
   std::vector<AttentionItem> items_, ordered_;
   std::vector<int64_t> first_part_;  // per shared block

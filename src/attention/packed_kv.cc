@@ -20,7 +20,7 @@ PackedKv::Order PackedKv::sorted(const PackSource& source, size_t batch_row) {
   for (int64_t i = 0; i < source.kv_len; ++i) {
     const int64_t position = source.positions[i];
     if (position == -1) continue;
-    require(position >= 0 && position <= kMaxPosition, "[attend] key {} of batch row {} has position {}, expected -1 (unwritten) or 0 to {}", i,
+    require(position >= 0 && position <= kMaxPosition, "[attention] key {} of batch row {} has position {}, expected -1 (unwritten) or 0 to {}", i,
             batch_row, position, kMaxPosition);
     order.slot.push_back(i);
   }
@@ -29,7 +29,7 @@ PackedKv::Order PackedKv::sorted(const PackSource& source, size_t batch_row) {
   const auto twice = std::adjacent_find(order.position.begin(), order.position.end());
   if (twice != order.position.end()) {
     const auto at = static_cast<size_t>(twice - order.position.begin());
-    fail(Code::kInvalidArgument, "[attend] keys {} and {} of batch row {} both have position {}: positions must be unique within a row",
+    fail(Code::kInvalidArgument, "[attention] keys {} and {} of batch row {} both have position {}: positions must be unique within a row",
          std::min(order.slot[at], order.slot[at + 1]), std::max(order.slot[at], order.slot[at + 1]), batch_row, *twice);
   }
   return order;
@@ -63,7 +63,7 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
 
   const size_t tiles = tile_ids_.size();
   const auto floats = checked_mul<size_t>(tiles, static_cast<size_t>(geometry.tile_floats()));
-  if (!floats) fail(Code::kResourceExhausted, "[attend] {} tiles of {} keys are too many", tiles, kTileKeys);
+  if (!floats) fail(Code::kResourceExhausted, "[attention] {} tiles of {} keys are too many", tiles, kTileKeys);
   data_ = AlignedBuffer<float>(*floats);
   written_.assign(tiles * kPanelsPerTile, 0);
   const int64_t block_stride = geometry.num_kv_heads * geometry.block_floats();

@@ -13,12 +13,14 @@ struct Pair {
 };
 
 int64_t number_for(std::string_view term, const MaskList& list, int64_t batch) {
-  require(list.size() == 1 || batch < list.size(), "[Mask::allowed] batch row {} asked, but {} has numbers for {}", batch, term, list.size());
+  require(list.size() == 1 || batch < list.size(), "[Mask::allowed] batch row {} asked, but {} has numbers for {}",
+          batch, term, list.size());
   return list.row()[list.size() == 1 ? 0 : batch];
 }
 
 int64_t row_for(std::string_view term, const MaskList& list, int64_t batch) {
-  require(list.rows() == 1 || batch < list.rows(), "[Mask::allowed] batch row {} asked, but {} has lists for {}", batch, term, list.rows());
+  require(list.rows() == 1 || batch < list.rows(), "[Mask::allowed] batch row {} asked, but {} has lists for {}", batch,
+          term, list.rows());
   return list.row_of(batch);
 }
 
@@ -43,8 +45,10 @@ bool sees(const MaskNode& node, const Pair& at) {
     case MaskOp::kPrefix: return at.k < number_for("prefix", node.first, at.batch);
     case MaskOp::kLengths: return at.k < number_for("lengths", node.first, at.batch);
     case MaskOp::kDocuments: {
-      const int64_t q_row = row_for("documents", node.first, at.batch), k_row = row_for("documents", node.second, at.batch);
-      return at.q < node.first.size(q_row) && at.k < node.second.size(k_row) && node.first.row(q_row)[at.q] == node.second.row(k_row)[at.k];
+      const int64_t q_row = row_for("documents", node.first, at.batch),
+                    k_row = row_for("documents", node.second, at.batch);
+      return at.q < node.first.size(q_row) && at.k < node.second.size(k_row) &&
+             node.first.row(q_row)[at.q] == node.second.row(k_row)[at.k];
     }
     case MaskOp::kBlocks: return at.k / node.a <= at.q / node.a;
     case MaskOp::kChunk: return at.k / node.a == at.q / node.a;
@@ -52,13 +56,16 @@ bool sees(const MaskNode& node, const Pair& at) {
     case MaskOp::kTree: return in_tree(node, at);
     case MaskOp::kTable: {
       const BitTable& bits = *node.bits;
-      require(bits.batch() == 1 || at.batch < bits.batch(), "[Mask::allowed] batch row {} asked, but table({}) has {}", at.batch, node.name, bits.batch());
-      require(bits.heads() == 1 || at.head < bits.heads(), "[Mask::allowed] head {} asked, but table({}) has {}", at.head, node.name, bits.heads());
+      require(bits.batch() == 1 || at.batch < bits.batch(), "[Mask::allowed] batch row {} asked, but table({}) has {}",
+              at.batch, node.name, bits.batch());
+      require(bits.heads() == 1 || at.head < bits.heads(), "[Mask::allowed] head {} asked, but table({}) has {}",
+              at.head, node.name, bits.heads());
       return bits.batch() > 0 && bits.heads() > 0 && at.q < bits.q_len() && at.k < bits.kv_len() &&
              (bits.row(at.batch, at.head, at.q)[at.k / 64] >> (at.k % 64) & 1) != 0;
     }
     case MaskOp::kPerHead:
-      require(at.head < static_cast<int64_t>(node.children.size()), "[Mask::allowed] head {} asked, but per_head has {} masks", at.head, node.children.size());
+      require(at.head < static_cast<int64_t>(node.children.size()),
+              "[Mask::allowed] head {} asked, but per_head has {} masks", at.head, node.children.size());
       return sees(*node.children[static_cast<size_t>(at.head)], at);
     case MaskOp::kNot: return !sees(*node.children.front(), at);
     case MaskOp::kAnd: return std::all_of(node.children.begin(), node.children.end(), each);

@@ -1,5 +1,5 @@
-// From expression to program: checks every list against the batch and every per_head against the heads, and resolves the
-// data of each term once.
+// From expression to program: checks every list against the batch and every per_head against the heads, and resolves
+// the data of each term once.
 #include <unordered_map>
 #include <utility>
 
@@ -55,7 +55,7 @@ TreeRow tree_row(const int64_t* parents, int64_t count) {
   TreeRow row;
   row.enter.assign(n, 0);
   row.leave.assign(n, 0);
-  std::vector<int32_t> first_child(n + 1, -1), next_sibling(n, -1);  // the children of "no node" are the roots, at index n
+  std::vector<int32_t> first_child(n + 1, -1), next_sibling(n, -1);  // the roots are the children of "no node", n
   for (int64_t i = count - 1; i >= 0; --i) {
     const size_t up = parents[i] < 0 ? n : static_cast<size_t>(parents[i]);
     next_sibling[static_cast<size_t>(i)] = first_child[up];
@@ -91,7 +91,8 @@ class Compiler {
 
   Compiled run(const MaskNode& root, const MaskLimits& limits) {
     check(root);
-    for (int64_t length : limits.key_lengths) require(length >= 0, "[MaskPlan] key length {} given; expected 0 or more", length);
+    for (int64_t length : limits.key_lengths)
+      require(length >= 0, "[MaskPlan] key length {} given; expected 0 or more", length);
     std::vector<int32_t> limit_atoms;
     if (!limits.key_lengths.empty()) {
       Atom atom;
@@ -133,8 +134,9 @@ class Compiler {
 
  private:
   void check_rows(std::string_view label, std::string_view what, int64_t rows) const {
-    require(rows == 1 || rows == out_.batch, "[MaskPlan] {} has {} {} for a batch of {}; give one for all, or one per batch row", label,
-            rows, what, out_.batch);
+    require(rows == 1 || rows == out_.batch,
+            "[MaskPlan] {} has {} {} for a batch of {}; give one for all, or one per batch row", label, rows, what,
+            out_.batch);
   }
 
   // Every term is checked, also those of heads that are not there.
@@ -153,16 +155,17 @@ class Compiler {
         break;
       case MaskOp::kTable:
         require(node.bits->batch() == 1 || node.bits->batch() == out_.batch,
-                "[MaskPlan] {} has shape [{}, {}, {}, {}] for a batch of {}; its first axis must be 1 or the batch", label,
-                node.bits->batch(), node.bits->heads(), node.bits->q_len(), node.bits->kv_len(), out_.batch);
+                "[MaskPlan] {} has shape [{}, {}, {}, {}] for a batch of {}; its first axis must be 1 or the batch",
+                label, node.bits->batch(), node.bits->heads(), node.bits->q_len(), node.bits->kv_len(), out_.batch);
         require(node.bits->heads() == 1 || node.bits->heads() == out_.heads,
-                "[MaskPlan] {} has shape [{}, {}, {}, {}] for {} query heads; its second axis must be 1 or the number of query heads",
+                "[MaskPlan] {} has shape [{}, {}, {}, {}] for {} query heads; its second axis must be 1 or the number "
+                "of query heads",
                 label, node.bits->batch(), node.bits->heads(), node.bits->q_len(), node.bits->kv_len(), out_.heads);
         break;
       case MaskOp::kPerHead:
         uses_per_head_ = true;
-        require(static_cast<int64_t>(node.children.size()) == out_.heads, "[MaskPlan] per_head has {} masks for {} query heads",
-                node.children.size(), out_.heads);
+        require(static_cast<int64_t>(node.children.size()) == out_.heads,
+                "[MaskPlan] per_head has {} masks for {} query heads", node.children.size(), out_.heads);
         break;
       default: break;
     }
@@ -196,7 +199,8 @@ class Compiler {
       atom.numbers.assign(node.first.row(), node.first.row() + node.first.size());
     if (node.op == MaskOp::kDocuments) resolve_documents(atom, node.first, node.second, node.shared_ids);
     if (node.op == MaskOp::kTree)
-      for (int64_t r = 0; r < node.second.rows(); ++r) atom.trees.push_back(tree_row(node.second.row(r), node.second.size(r)));
+      for (int64_t r = 0; r < node.second.rows(); ++r)
+        atom.trees.push_back(tree_row(node.second.row(r), node.second.size(r)));
     if (node.op == MaskOp::kDilated)
       for (int64_t bit = 0; bit < 64; bit = saturating_add(bit, node.a)) atom.pattern |= uint64_t{1} << bit;
     return atom_of_node_[&node] = add(std::move(atom));
@@ -208,7 +212,9 @@ class Compiler {
       program.steps.push_back({Step::Kind::kAtom, atom_of(node)});
       return;
     }
-    const Step::Kind kind = node.op == MaskOp::kNot ? Step::Kind::kNot : node.op == MaskOp::kAnd ? Step::Kind::kAnd : Step::Kind::kOr;
+    const Step::Kind kind = node.op == MaskOp::kNot   ? Step::Kind::kNot
+                            : node.op == MaskOp::kAnd ? Step::Kind::kAnd
+                                                      : Step::Kind::kOr;
     emit(*node.children.front(), head, program);
     if (kind == Step::Kind::kNot) program.steps.push_back({kind, 0});
     for (size_t i = 1; i < node.children.size(); ++i) {
@@ -232,7 +238,8 @@ class Compiler {
         stack[top - 1] = {one, one && x.to_end, one && x.from_zero, false};
       } else {
         const RowShape y = stack[--top], x = stack[top - 1];
-        RowShape z{x.interval && y.interval, x.from_zero && y.from_zero, x.to_end && y.to_end, x.around_own && y.around_own};
+        RowShape z{x.interval && y.interval, x.from_zero && y.from_zero, x.to_end && y.to_end,
+                   x.around_own && y.around_own};
         // A union is one interval when both sides share a point: key 0, the far end, or the own position.
         if (step.kind == Step::Kind::kOr) z.interval = z.interval && (z.from_zero || z.to_end || z.around_own);
         if (!z.interval) z = {};

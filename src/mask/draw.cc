@@ -1,5 +1,5 @@
-// Pictures of masks. Both kinds draw the same grid of cells; a cell is a pair, or a block of pairs when there are more than
-// fit, and a block is classified as a kernel's tile would be.
+// Pictures of masks. Both kinds draw the same grid of cells; a cell is a pair, or a block of pairs when there are more
+// than fit, and a block is classified as a kernel's tile would be.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,6 +64,11 @@ std::string column_labels(const Axis& keys, size_t width) {
     if (static_cast<size_t>(every) * width < longest + 1) every = next;
   std::string line;
   for (int64_t i = 0; i < keys.cells; i += every) {
+    // A label that would stick out at the end is left away.
+    if (i > 0 && every > 1 &&
+        (i + 1) * static_cast<int64_t>(width) + static_cast<int64_t>(longest) >
+            keys.cells * static_cast<int64_t>(width) + 2)
+      break;
     line.resize(static_cast<size_t>(i) * width, ' ');
     // A label ends over its cell, as numbers do; one that stands for several columns begins there.
     line += every == 1 ? fmt::format("{:>{}}", keys.cell(i).begin, width) : fmt::format(" {}", keys.cell(i).begin);
@@ -76,8 +81,9 @@ std::string column_labels(const Axis& keys, size_t width) {
 std::string draw_text(const MaskView& view, const TextPicture& options) {
   const MaskView::Impl& impl = view.impl();
   impl.require_row("draw_text", options.batch, options.head);
-  require(options.max_rows >= 1 && options.max_columns >= 16, "[draw_text] {} rows and {} columns given; expected at least 1 and 16",
-          options.max_rows, options.max_columns);
+  require(options.max_rows >= 1 && options.max_columns >= 16,
+          "[draw_text] {} rows and {} columns given; expected at least 1 and 16", options.max_rows,
+          options.max_columns);
   const Axis queries(impl.queries, options.max_rows);
   const bool counts = options.counts == RowCounts::kShow && queries.step == 1;
   const size_t q_digits = digits(std::max<int64_t>(0, impl.queries.end - 1));
@@ -107,8 +113,8 @@ std::string draw_text(const MaskView& view, const TextPicture& options) {
     out += '\n';
   }
   if (queries.step > 1 || keys.step > 1)
-    out += fmt::format("each cell: {} by {}, queries by keys; {} where only some of its pairs are visible\n", queries.step, keys.step,
-                       glyphs.mixed);
+    out += fmt::format("each cell: {} by {}, queries by keys; {} where only some of its pairs are visible\n",
+                       queries.step, keys.step, glyphs.mixed);
   return out;
 }
 
@@ -116,20 +122,23 @@ Raster draw_image(const MaskView& view, const ImagePicture& options) {
   const MaskView::Impl& impl = view.impl();
   impl.require_row("draw_image", options.batch, options.head);
   require(options.max_pixels >= 16 && options.max_pixels <= 16384 && options.cell_pixels >= 1,
-          "[draw_image] {} pixels a side and {} a cell given; expected 16 to 16384, and at least 1", options.max_pixels, options.cell_pixels);
+          "[draw_image] {} pixels a side and {} a cell given; expected 16 to 16384, and at least 1", options.max_pixels,
+          options.cell_pixels);
   const Axis queries(impl.queries, options.max_pixels), keys(impl.keys, options.max_pixels);
   if (queries.cells == 0 || keys.cells == 0) return {};
 
   // Cells as large as asked, or as fit; a grid only where it leaves most of the cell.
   const auto fitting = static_cast<int>(options.max_pixels / std::max(queries.cells, keys.cells));
   const int cell = std::clamp(fitting, 1, options.cell_pixels), line = cell >= 6 ? 1 : 0;
-  constexpr std::array<uint8_t, 3> kGrid{222, 220, 212}, kHidden{248, 247, 243}, kMixed{142, 171, 199}, kVisible{31, 78, 121};
+  constexpr std::array<uint8_t, 3> kGrid{222, 220, 212}, kHidden{248, 247, 243}, kMixed{142, 171, 199},
+      kVisible{31, 78, 121};
 
   Raster raster;
   raster.width = static_cast<int>(keys.cells) * cell + line;
   raster.height = static_cast<int>(queries.cells) * cell + line;
   raster.rgb.reserve(static_cast<size_t>(raster.width) * static_cast<size_t>(raster.height) * 3);
-  for (int i = 0; i < raster.width * raster.height; ++i) raster.rgb.insert(raster.rgb.end(), kGrid.begin(), kGrid.end());
+  for (int i = 0; i < raster.width * raster.height; ++i)
+    raster.rgb.insert(raster.rgb.end(), kGrid.begin(), kGrid.end());
   for (int64_t i = 0; i < queries.cells; ++i)
     for (int64_t j = 0; j < keys.cells; ++j) {
       const TileClass kind = class_of(impl, options.batch, options.head, queries.cell(i), keys.cell(j));

@@ -16,7 +16,7 @@ bool is_mask_name(std::string_view name) noexcept {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || digit(c); });
 }
 
-// ---- MaskList ----------------------------------------------------------------------------------------------------------
+// ---- MaskList ----
 
 MaskList::MaskList(Data data) {
   ContentHash hash(1);
@@ -44,15 +44,16 @@ MaskList MaskList::per_row(const std::vector<std::vector<int64_t>>& rows) {
 MaskList MaskList::per_row(std::vector<int64_t> values, int64_t rows, int64_t columns) {
   require(rows >= 1 && columns >= 0, "[MaskList] shape [{}, {}] given; expected at least one row", rows, columns);
   const auto size = checked_mul(rows, columns);
-  require(size && static_cast<int64_t>(values.size()) == *size, "[MaskList] {} numbers given for shape [{}, {}]", values.size(), rows,
-          columns);
+  require(size && static_cast<int64_t>(values.size()) == *size, "[MaskList] {} numbers given for shape [{}, {}]",
+          values.size(), rows, columns);
   Data data{std::move(values), {}, 0};
   for (int64_t r = 0; r <= rows; ++r) data.offsets.push_back(r * columns);
   return MaskList(std::move(data));
 }
 
 MaskList MaskList::named(std::string name) const {
-  require(is_mask_name(name), "[MaskList::named] '{}' is no name; expected a letter or '_' followed by letters, digits and '_'", name);
+  require(is_mask_name(name),
+          "[MaskList::named] '{}' is no name; expected a letter or '_' followed by letters, digits and '_'", name);
   MaskList copy = *this;
   copy.name_ = std::move(name);
   return copy;
@@ -63,14 +64,16 @@ int64_t MaskList::size(int64_t r) const noexcept {
   return data_->offsets[i + 1] - data_->offsets[i];
 }
 
-const int64_t* MaskList::row(int64_t r) const noexcept { return data_->values.data() + data_->offsets[static_cast<size_t>(r)]; }
+const int64_t* MaskList::row(int64_t r) const noexcept {
+  return data_->values.data() + data_->offsets[static_cast<size_t>(r)];
+}
 
 bool operator==(const MaskList& a, const MaskList& b) noexcept {
   return a.data_ == b.data_ ||
          (a.hash() == b.hash() && a.data_->offsets == b.data_->offsets && a.data_->values == b.data_->values);
 }
 
-// ---- BitTable ----------------------------------------------------------------------------------------------------------
+// ---- BitTable ----
 
 namespace {
 
@@ -84,7 +87,8 @@ bool bit_of(uint8_t value) {
 
 template <class T>
 BitTable BitTable::build(Polarity polarity, TensorView<const T> values, const Expected& expected) {
-  require(values.rank >= 2, "[BitTable::from_array] rank {} given; expected [batch|1, heads|1, q, k], [heads|1, q, k] or [q, k]",
+  require(values.rank >= 2,
+          "[BitTable::from_array] rank {} given; expected [batch|1, heads|1, q, k], [heads|1, q, k] or [q, k]",
           values.rank);
   // The axes are numbered from the right, so that a missing batch or head axis has extent 1 and stride 0.
   int64_t extent[4] = {1, 1, 1, 1}, stride[4] = {0, 0, 0, 0};
@@ -98,9 +102,10 @@ BitTable BitTable::build(Polarity polarity, TensorView<const T> values, const Ex
     return wanted < 0 || given == wanted || (may_be_one && given == 1);
   };
   const auto shown = [](int64_t wanted) { return wanted < 0 ? std::string("any") : std::to_string(wanted); };
-  require(fits(expected.batch, extent[0], true) && fits(expected.heads, extent[1], true) && fits(expected.q, extent[2], false) &&
-              fits(expected.k, extent[3], false),
-          "[BitTable::from_array] shape [{}, {}, {}, {}] given; expected [batch, heads, q, k] = [{}, {}, {}, {}] (batch and heads may be 1)",
+  require(fits(expected.batch, extent[0], true) && fits(expected.heads, extent[1], true) &&
+              fits(expected.q, extent[2], false) && fits(expected.k, extent[3], false),
+          "[BitTable::from_array] shape [{}, {}, {}, {}] given; expected [batch, heads, q, k] = [{}, {}, {}, {}] "
+          "(batch and heads may be 1)",
           extent[0], extent[1], extent[2], extent[3], shown(expected.batch), shown(expected.heads), shown(expected.q),
           shown(expected.k));
 
@@ -114,7 +119,9 @@ BitTable BitTable::build(Polarity polarity, TensorView<const T> values, const Ex
   if (count) count = checked_mul(*count, extent[2]);
   if (count) count = checked_mul(*count, data->words_per_row);
   const auto bytes = count ? checked_mul<int64_t>(*count, 8) : count;
-  if (!bytes) fail(Code::kResourceExhausted, "[BitTable::from_array] shape [{}, {}, {}, {}] has too many bits", extent[0], extent[1], extent[2], extent[3]);
+  if (!bytes)
+    fail(Code::kResourceExhausted, "[BitTable::from_array] shape [{}, {}, {}, {}] has too many bits", extent[0],
+         extent[1], extent[2], extent[3]);
   data->words.assign(static_cast<size_t>(*count), 0);
 
   uint64_t* word = data->words.data();
@@ -149,8 +156,8 @@ const uint64_t* BitTable::row(int64_t b, int64_t h, int64_t q) const noexcept {
 }
 
 bool operator==(const BitTable& a, const BitTable& b) noexcept {
-  return a.data_ == b.data_ || (a.hash() == b.hash() && a.batch() == b.batch() && a.heads() == b.heads() && a.q_len() == b.q_len() &&
-                                a.kv_len() == b.kv_len() && a.data_->words == b.data_->words);
+  return a.data_ == b.data_ || (a.hash() == b.hash() && a.batch() == b.batch() && a.heads() == b.heads() &&
+                                a.q_len() == b.q_len() && a.kv_len() == b.kv_len() && a.data_->words == b.data_->words);
 }
 
 }  // namespace regard

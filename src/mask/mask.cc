@@ -11,7 +11,8 @@ namespace {
 
 // The numbers of `prefix`, `lengths` and the base of a tree: one for all batch rows, or one per row.
 void require_counts(std::string_view term, const MaskList& n) {
-  require(n.rows() == 1 && n.size() >= 1, "[Mask::{}] expected one number, or one number per batch row in a single list", term);
+  require(n.rows() == 1 && n.size() >= 1,
+          "[Mask::{}] expected one number, or one number per batch row in a single list", term);
   for (int64_t i = 0; i < n.size(); ++i)
     require(n.row()[i] >= 0, "[Mask::{}] {} given; expected 0 or more", term, n.row()[i]);
 }
@@ -49,12 +50,13 @@ bool same_content(const MaskNode::Bound& a, const MaskNode::Bound& b) {
 // Sorted by kind and name, each name once; the same name with other content would make the text form ambiguous.
 void settle(std::vector<MaskNode::Bound>& bound) {
   const auto key = [](const MaskNode::Bound& x) { return std::pair(x.table != nullptr, x.name); };
-  std::stable_sort(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) < key(y); });
+  std::sort(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) < key(y); });
   for (size_t i = 1; i < bound.size(); ++i)
     require(key(bound[i - 1]) != key(bound[i]) || same_content(bound[i - 1], bound[i]),
             "[Mask] the name '{}' stands for two different {} in one mask", bound[i].name,
             bound[i].table != nullptr ? "tables" : "lists");
-  bound.erase(std::unique(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) == key(y); }), bound.end());
+  bound.erase(std::unique(bound.begin(), bound.end(), [&](const auto& x, const auto& y) { return key(x) == key(y); }),
+              bound.end());
 }
 
 }  // namespace
@@ -70,7 +72,8 @@ Mask MaskNode::finish(MaskNode fields) {
   hash.add(node->second.hash());
   if (node->bits) hash.add(node->bits->hash());
 
-  node->depends_on_batch = more_than_one(node->first, counts) || more_than_one(node->second, false) || (node->bits && node->bits->batch() > 1);
+  node->depends_on_batch = more_than_one(node->first, counts) || more_than_one(node->second, false) ||
+                           (node->bits && node->bits->batch() > 1);
   node->depends_on_head = (node->bits && node->bits->heads() > 1) || node->op == MaskOp::kPerHead;
   switch (node->op) {
     case MaskOp::kCausal:
@@ -97,9 +100,11 @@ Mask MaskNode::finish(MaskNode fields) {
   }
   node->hash = hash.value();
   if (node->depth > kMaxMaskDepth)
-    fail(Code::kResourceExhausted, "[Mask] the expression is {} levels deep; at most {} are allowed", node->depth, kMaxMaskDepth);
+    fail(Code::kResourceExhausted, "[Mask] the expression is {} levels deep; at most {} are allowed", node->depth,
+         kMaxMaskDepth);
   if (node->nodes > kMaxMaskNodes)
-    fail(Code::kResourceExhausted, "[Mask] the expression has {} terms and operators; at most {} are allowed", node->nodes, kMaxMaskNodes);
+    fail(Code::kResourceExhausted, "[Mask] the expression has {} terms and operators; at most {} are allowed",
+         node->nodes, kMaxMaskNodes);
   if (node->bound.size() > 1) settle(node->bound);
   return Mask(std::move(node));
 }
@@ -111,8 +116,9 @@ Mask Mask::none() { return leaf(MaskOp::kNone); }
 Mask Mask::causal() { return leaf(MaskOp::kCausal); }
 
 Mask Mask::window(int64_t left, int64_t right) {
-  require(left >= 0 && right >= 0, "[Mask::window] window({}, {}) given; widths are 0 or more, and an open side is kUnlimited (* in text)",
-          left, right);
+  require(left >= 0 && right >= 0,
+          "[Mask::window] window({}, {}) given; widths are 0 or more, and an open side is kUnlimited (* in text)", left,
+          right);
   return leaf(MaskOp::kWindow, left, right);
 }
 
@@ -157,7 +163,8 @@ Mask Mask::tree(MaskList base, MaskList parents) {
 }
 
 Mask Mask::table(std::string name, BitTable bits) {
-  require(is_mask_name(name), "[Mask::table] '{}' is no name; expected a letter or '_' followed by letters, digits and '_'", name);
+  require(is_mask_name(name),
+          "[Mask::table] '{}' is no name; expected a letter or '_' followed by letters, digits and '_'", name);
   MaskNode node;
   node.op = MaskOp::kTable;
   node.name = std::move(name);
@@ -222,7 +229,8 @@ uint64_t Mask::hash() const noexcept { return node_->hash; }
 
 bool same(const MaskNode& a, const MaskNode& b) noexcept {
   if (&a == &b) return true;
-  if (a.hash != b.hash || a.op != b.op || a.a != b.a || a.b != b.b || a.shared_ids != b.shared_ids || a.children.size() != b.children.size())
+  if (a.hash != b.hash || a.op != b.op || a.a != b.a || a.b != b.b || a.shared_ids != b.shared_ids ||
+      a.children.size() != b.children.size())
     return false;
   if (!(a.first == b.first) || !(a.second == b.second) || !(a.bits == b.bits)) return false;
   for (size_t i = 0; i < a.children.size(); ++i)
@@ -232,18 +240,23 @@ bool same(const MaskNode& a, const MaskNode& b) noexcept {
 
 bool operator==(const Mask& a, const Mask& b) noexcept { return same(*a.node_, *b.node_); }
 
-Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len, int64_t kv_len) {
+Placement resolve_placement(const Mask& mask, const std::optional<Placement>& placement, int64_t q_len,
+                            int64_t kv_len) {
   if (placement) {
-    require(placement->q_begin >= 0 && placement->k_begin >= 0, "[resolve_placement] q_begin {} and k_begin {} given; expected 0 or more",
-            placement->q_begin, placement->k_begin);
+    require(placement->q_begin >= 0 && placement->k_begin >= 0,
+            "[resolve_placement] q_begin {} and k_begin {} given; expected 0 or more", placement->q_begin,
+            placement->k_begin);
     return *placement;
   }
   if (q_len != kv_len && mask.compares_positions()) {
     const MaskNode* node = &mask.node();
     while (!node->children.empty())
-      node = std::find_if(node->children.begin(), node->children.end(), [](const auto& child) { return child->compares_positions; })->get();
+      node = std::find_if(node->children.begin(), node->children.end(), [](const auto& child) {
+               return child->compares_positions;
+             })->get();
     fail(Code::kInvalidArgument,
-         "[resolve_placement] {} queries and {} keys, but not where the queries stand among them, and {} compares their positions; "
+         "[resolve_placement] {} queries and {} keys, but not where the queries stand among them, and {} compares "
+         "their positions; "
          "state a Placement: q_begin 0 for the first queries, q_begin {} for the last",
          q_len, kv_len, term_label(*node), kv_len - q_len);
   }
@@ -262,7 +275,8 @@ std::optional<std::string> tree_fault(const MaskList& parents) {
         if (walk[static_cast<size_t>(node)] != -1) break;
         walk[static_cast<size_t>(node)] = start;
         const int64_t up = parent[node];
-        if (up < -1 || up >= count) return fmt::format("node {} hangs from {}; expected -1 (a root) or a node below {}", node, up, count);
+        if (up < -1 || up >= count)
+          return fmt::format("node {} hangs from {}; expected -1 (a root) or a node below {}", node, up, count);
         if (up != -1 && walk[static_cast<size_t>(up)] == start) return fmt::format("node {} is its own ancestor", up);
       }
     }

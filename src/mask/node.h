@@ -1,5 +1,5 @@
-// The expression tree behind class Mask: one immutable node per term or operator. Everything that walks masks (printing,
-// planning, single questions) does so over MaskNode.
+// The expression tree behind class Mask: one immutable node per term or operator. Everything that walks masks
+// (printing, planning, single questions) does so over MaskNode.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,33 @@
 namespace regard {
 
 enum class MaskOp : uint8_t {
-  kFull, kNone, kCausal, kWindow, kPrefix, kLengths, kDocuments, kBlocks, kChunk, kDilated, kTree, kTable,
-  kPerHead, kNot, kAnd, kOr,
+  kFull,
+  kNone,
+  kCausal,
+  kWindow,
+  kPrefix,
+  kLengths,
+  kDocuments,
+  kBlocks,
+  kChunk,
+  kDilated,
+  kTree,
+  kTable,
+  kPerHead,
+  kNot,
+  kAnd,
+  kOr,
 };
 
 struct MaskNode {
   MaskOp op = MaskOp::kFull;
-  int64_t a = 0;                   // window: left; blocks, chunk, dilated: n
-  int64_t b = 0;                   // window: right
-  bool shared_ids = false;         // documents: one list serves queries and keys
-  MaskList first;                  // prefix, lengths: n; documents: query ids; tree: base
-  MaskList second;                 // documents: key ids; tree: parents
-  std::optional<BitTable> bits;    // table
-  std::string name;                // table
+  int64_t a = 0;                                          // window: left; blocks, chunk, dilated: n
+  int64_t b = 0;                                          // window: right
+  bool shared_ids = false;                                // documents: one list serves queries and keys
+  MaskList first;                                         // prefix, lengths: n; documents: query ids; tree: base
+  MaskList second;                                        // documents: key ids; tree: parents
+  std::optional<BitTable> bits;                           // table
+  std::string name;                                       // table
   std::vector<std::shared_ptr<const MaskNode>> children;  // per_head, ~, &, |
 
   // Worked out by finish() from the fields above.

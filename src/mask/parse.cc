@@ -1,6 +1,6 @@
 // The reader of the text form, by recursive descent:
 //
-//   expression = conjunction { "|" conjunction }
+//   expression  = conjunction { "|" conjunction }
 //   conjunction = factor { "&" factor }
 //   factor      = "~" factor | "(" expression ")" | term
 //   term        = "full" | "none" | "causal"
@@ -24,8 +24,8 @@
 namespace regard {
 namespace {
 
-constexpr std::string_view kTerms[] = {"full",  "none",    "causal",  "window", "prefix", "sinks", "lengths",
-                                       "documents", "blocks", "chunk", "dilated", "tree",   "table", "per_head"};
+constexpr std::string_view kTerms[] = {"full",      "none",   "causal", "window",  "prefix", "sinks", "lengths",
+                                       "documents", "blocks", "chunk",  "dilated", "tree",   "table", "per_head"};
 constexpr size_t kShown = 96;  // columns of the offending line that an error repeats
 
 // Edits (insert, drop, replace) between two short words.
@@ -61,7 +61,9 @@ std::string printable(std::string_view text) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const Bindings& bindings) : text_(text), bindings_(bindings), lexer_(text) { advance(); }
+  Parser(std::string_view text, const Bindings& bindings) : text_(text), bindings_(bindings), lexer_(text) {
+    advance();
+  }
 
   Result<Mask> whole() {
     REGARD_TRY(Mask mask, expression());
@@ -78,23 +80,27 @@ class Parser {
     return true;
   }
 
-  // ---- saying no ---------------------------------------------------------------------------------------------------------
+  // ---- saying no ----
 
   Failure complain(Code code, const MaskToken& at, const std::string& what) const {
     const size_t line_begin = at.offset == 0 ? 0 : text_.rfind('\n', at.offset - 1) + 1;  // npos + 1 is 0
     const size_t line_end = std::min(text_.find('\n', at.offset), text_.size());
     const size_t column = at.offset - line_begin;
-    const auto line_number = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n') + 1;
+    const auto line_number =
+        std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n') + 1;
     const size_t cut = column > kShown / 2 && line_end - line_begin > kShown ? column - kShown / 2 : 0;
     const std::string_view shown = text_.substr(line_begin + cut, std::min(kShown, line_end - line_begin - cut));
-    const size_t caret = column - cut, width = std::max<size_t>(1, std::min(at.text.size(), kShown - std::min(caret, kShown)));
+    const size_t caret = column - cut,
+                 width = std::max<size_t>(1, std::min(at.text.size(), kShown - std::min(caret, kShown)));
     const bool many_lines = text_.find('\n') != std::string_view::npos;
-    return {code, fmt::format("[Mask::parse] {}column {}: {}\n  {}\n  {:{}}^{:~<{}}", many_lines ? fmt::format("line {}, ", line_number) : "",
-                              column + 1, what, printable(shown), "", caret, "", width - 1)};
+    return {code, fmt::format("[Mask::parse] {}column {}: {}\n  {}\n  {:{}}^{:~<{}}",
+                              many_lines ? fmt::format("line {}, ", line_number) : "", column + 1, what,
+                              printable(shown), "", caret, "", width - 1)};
   }
 
   Failure unexpected(std::string_view expected) const {
-    const std::string found = token_.kind == MaskToken::Kind::kEnd ? "the end" : "'" + printable(token_.text.substr(0, 40)) + "'";
+    const std::string found =
+        token_.kind == MaskToken::Kind::kEnd ? "the end" : "'" + printable(token_.text.substr(0, 40)) + "'";
     return complain(Code::kInvalidArgument, token_, fmt::format("found {}, expected {}", found, expected));
   }
 
@@ -110,10 +116,14 @@ class Parser {
     }
   }
 
-  // ---- expressions -------------------------------------------------------------------------------------------------------
+  // ---- expressions ----
 
-  Result<Mask> expression() { return chain('|', MaskOp::kOr, [this] { return conjunction(); }); }
-  Result<Mask> conjunction() { return chain('&', MaskOp::kAnd, [this] { return factor(); }); }
+  Result<Mask> expression() {
+    return chain('|', MaskOp::kOr, [this] { return conjunction(); });
+  }
+  Result<Mask> conjunction() {
+    return chain('&', MaskOp::kAnd, [this] { return factor(); });
+  }
 
   template <class Operand>
   Result<Mask> chain(char sign, MaskOp op, Operand operand) {
@@ -152,7 +162,7 @@ class Parser {
     return result;
   }
 
-  // ---- terms -------------------------------------------------------------------------------------------------------------
+  // ---- terms ----
 
   Result<Mask> term() {
     const MaskToken at = token_;
@@ -204,7 +214,9 @@ class Parser {
       return build(at, [&] { return Mask::per_head(masks); });
     }
     REGARD_TRY(const int64_t n, number(1, "a number of 1 or more"));
-    return build(at, [&] { return at.text == "blocks" ? Mask::blocks(n) : at.text == "chunk" ? Mask::chunk(n) : Mask::dilated(n); });
+    return build(at, [&] {
+      return at.text == "blocks" ? Mask::blocks(n) : at.text == "chunk" ? Mask::chunk(n) : Mask::dilated(n);
+    });
   }
 
   Result<int64_t> width() {
@@ -274,7 +286,8 @@ class Parser {
     if (token_.kind != MaskToken::Kind::kName) return unexpected("the name of a table");
     const MaskToken at = token_;
     const auto found = bindings_.tables.find(token_.text);
-    if (found == bindings_.tables.end()) return unexpected(fmt::format("the name of a table ({})", bound_names(bindings_.tables)));
+    if (found == bindings_.tables.end())
+      return unexpected(fmt::format("the name of a table ({})", bound_names(bindings_.tables)));
     advance();
     return build(at, [&] { return Mask::table(found->first, found->second); });
   }
@@ -292,10 +305,13 @@ class Parser {
 
 Result<Mask> parse_mask(std::string_view text, const Bindings& bindings) {
   if (text.size() > kMaxMaskText)
-    return failure(Code::kResourceExhausted, "[Mask::parse] the text has {} bytes; at most {} are read", text.size(), kMaxMaskText);
+    return failure(Code::kResourceExhausted, "[Mask::parse] the text has {} bytes; at most {} are read", text.size(),
+                   kMaxMaskText);
   return Parser(text, bindings).whole();
 }
 
-Mask Mask::parse(std::string_view text, const Bindings& bindings) { return parse_mask(text, bindings).value_or_throw(); }
+Mask Mask::parse(std::string_view text, const Bindings& bindings) {
+  return parse_mask(text, bindings).value_or_throw();
+}
 
 }  // namespace regard

@@ -43,8 +43,14 @@ Answer combine(const Program& program, const std::vector<Atom>& atoms, Leaf leaf
     switch (step.kind) {
       case Step::Kind::kAtom: stack[top++] = leaf(i++, atoms[static_cast<size_t>(step.atom)]); break;
       case Step::Kind::kNot: stack[top - 1] = static_cast<Answer>(kYes - stack[top - 1]); break;
-      case Step::Kind::kAnd: --top; stack[top - 1] = std::min(stack[top - 1], stack[top]); break;
-      case Step::Kind::kOr: --top; stack[top - 1] = std::max(stack[top - 1], stack[top]); break;
+      case Step::Kind::kAnd:
+        --top;
+        stack[top - 1] = std::min(stack[top - 1], stack[top]);
+        break;
+      case Step::Kind::kOr:
+        --top;
+        stack[top - 1] = std::max(stack[top - 1], stack[top]);
+        break;
     }
   }
   return stack[0];
@@ -57,8 +63,14 @@ Span span_of(const Program& program, const std::vector<Atom>& atoms, int64_t b, 
     switch (step.kind) {
       case Step::Kind::kAtom: stack[top++] = span(atoms[static_cast<size_t>(step.atom)], b, queries); break;
       case Step::Kind::kNot: stack[top - 1] = span_not(stack[top - 1]); break;
-      case Step::Kind::kAnd: --top; stack[top - 1] = span_and(stack[top - 1], stack[top]); break;
-      case Step::Kind::kOr: --top; stack[top - 1] = span_or(stack[top - 1], stack[top]); break;
+      case Step::Kind::kAnd:
+        --top;
+        stack[top - 1] = span_and(stack[top - 1], stack[top]);
+        break;
+      case Step::Kind::kOr:
+        --top;
+        stack[top - 1] = span_or(stack[top - 1], stack[top]);
+        break;
     }
   }
   return stack[0];
@@ -67,7 +79,8 @@ Span span_of(const Program& program, const std::vector<Atom>& atoms, int64_t b, 
 // Cuts `keys` where any term changes its answer for row q and calls visit(piece, answer) from left to right until it
 // returns false. For programs of at most kMaxPieceAtoms atoms.
 template <class Visit>
-void pieces(const Program& program, const std::vector<Atom>& atoms, int64_t b, int64_t q, Interval keys, Visit visit) noexcept {
+void pieces(const Program& program, const std::vector<Atom>& atoms, int64_t b, int64_t q, Interval keys,
+            Visit visit) noexcept {
   std::array<Span, kMaxPieceAtoms> spans;
   std::array<int64_t, 4 * kMaxPieceAtoms + 2> cuts;
   size_t used = 0, count = 0;
@@ -83,7 +96,8 @@ void pieces(const Program& program, const std::vector<Atom>& atoms, int64_t b, i
   for (size_t i = 0; i + 1 < count; ++i) {
     const Interval piece{cuts[i], cuts[i + 1]};
     if (piece.empty()) continue;
-    const Answer answer = combine(program, atoms, [&](size_t leaf, const Atom&) { return answer_within(spans[leaf], piece); });
+    const Answer answer =
+        combine(program, atoms, [&](size_t leaf, const Atom&) { return answer_within(spans[leaf], piece); });
     if (!visit(piece, answer)) return;
   }
 }
@@ -100,8 +114,10 @@ void MaskPlan::check_queries(int64_t b, Interval positions) const {
     if (atom.op == MaskOp::kDocuments) end = static_cast<int64_t>(Atom::of_row(atom.documents, b).seen.size());
     if (atom.op == MaskOp::kTable) end = atom.bits->q_len();
     if (atom.op == MaskOp::kTree)
-      end = saturating_add(Atom::of_row(atom.numbers, b), static_cast<int64_t>(Atom::of_row(atom.trees, b).enter.size()));
-    require(positions.end <= end, "[MaskPlan] query position {} of batch row {} is beyond the end of {}, which reaches to position {}",
+      end =
+          saturating_add(Atom::of_row(atom.numbers, b), static_cast<int64_t>(Atom::of_row(atom.trees, b).enter.size()));
+    require(positions.end <= end,
+            "[MaskPlan] query position {} of batch row {} is beyond the end of {}, which reaches to position {}",
             positions.end - 1, b, atom.label, end - 1);
   }
 }
@@ -121,7 +137,8 @@ TileClass MaskPlan::classify(int64_t b, int64_t h, Interval queries, Interval ke
 
   const Program& program = compiled_->program(h);
   const auto& atoms = compiled_->atoms;
-  Answer answer = combine(program, atoms, [&](size_t, const Atom& atom) { return answer_of_tile(atom, b, queries, keys); });
+  Answer answer =
+      combine(program, atoms, [&](size_t, const Atom& atom) { return answer_of_tile(atom, b, queries, keys); });
   // `causal & ~causal` is undecided term by term. Row by row the terms are intervals and the pieces between their ends
   // decide; a tile that is partial shows it in its first pieces, mostly.
   const int64_t rows = queries.end - queries.begin;
@@ -168,7 +185,8 @@ Interval MaskPlan::hull(int64_t b, int64_t h, Interval queries) const noexcept {
 }
 
 bool MaskPlan::rows_are_intervals() const noexcept {
-  return std::all_of(compiled_->programs.begin(), compiled_->programs.end(), [](const Program& p) { return p.shape.interval; });
+  return std::all_of(compiled_->programs.begin(), compiled_->programs.end(),
+                     [](const Program& p) { return p.shape.interval; });
 }
 
 int64_t MaskPlan::count_row(int64_t b, int64_t h, int64_t q, Interval keys) const noexcept {

@@ -1,8 +1,8 @@
-// A mask compiled for one batch and one number of heads: terms become atoms with all their data resolved, the expression
-// becomes a postfix program over them, and per_head becomes one program per head.
+// A mask compiled for one batch and one number of heads: terms become atoms with all their data resolved, the
+// expression becomes a postfix program over them, and per_head becomes one program per head.
 //
-// Three evaluations run over the same program: tile classes (empty, partial, full combine like false, unknown, true), spans
-// (an interval that is surely seen and one outside of which nothing is), and 64-bit words.
+// Three evaluations run over the same program: tile classes (empty, partial, full combine like false, unknown, true),
+// spans (an interval that is surely seen and one outside of which nothing is), and 64-bit words.
 #pragma once
 
 #include <algorithm>
@@ -39,11 +39,11 @@ Span span_not(const Span& a) noexcept;
 
 /// One batch row of a documents term.
 struct DocumentRow {
-  std::vector<Interval> seen;   // by query position: from the first to behind the last key with its id
+  std::vector<Interval> seen;  // by query position: from the first to behind the last key with its id
   int64_t k_len = 0;
-  bool runs = true;             // every id is one run of keys: a row sees all of its interval
-  bool rising = true;           // both ends of `seen` never fall from one query to the next
-  std::vector<int32_t> q_ids;   // without runs: ids numbered from 0
+  bool runs = true;            // every id is one run of keys: a row sees all of its interval
+  bool rising = true;          // both ends of `seen` never fall from one query to the next
+  std::vector<int32_t> q_ids;  // without runs: ids numbered from 0
   std::vector<int32_t> k_ids;
 };
 
@@ -109,7 +109,9 @@ struct Compiled {
   bool depends_on_batch = false;
   bool depends_on_head = false;
 
-  const Program& program(int64_t h) const noexcept { return programs[programs.size() == 1 ? 0 : static_cast<size_t>(h)]; }
+  const Program& program(int64_t h) const noexcept {
+    return programs[programs.size() == 1 ? 0 : static_cast<size_t>(h)];
+  }
 };
 
 Compiled compile(const Mask& mask, const MaskLimits& limits, int64_t batch, int64_t heads);

@@ -11,8 +11,8 @@ constexpr int64_t kMaxRowsLookedAt = 1024;  // of documents whose intervals do n
 int64_t block_begin(int64_t q, int64_t n) noexcept { return q / n * n; }
 int64_t block_end(int64_t q, int64_t n) noexcept { return saturating_add(q / n * n, n); }
 
-// The row intervals [begin, end) of most terms rise with q. Then all rows share [begin of the last, end of the first), and
-// none looks outside [begin of the first, end of the last).
+// The row intervals [begin, end) of most terms rise with q. Then all rows share [begin of the last, end of the first),
+// and none looks outside [begin of the first, end of the last).
 Span rising(Interval first, Interval last) noexcept { return {{last.begin, first.end}, {first.begin, last.end}}; }
 
 Span documents_span(const DocumentRow& row, Interval queries) noexcept {
@@ -55,8 +55,8 @@ Span span_or(const Span& a, const Span& b) noexcept {
 }
 
 Span span_not(const Span& a) noexcept {
-  // What is surely seen is hidden now; if it lies in the middle, both sides of it remain and only the whole axis is around
-  // them. What was surely hidden is seen now: the part before the hull or the part behind it.
+  // What is surely seen is hidden now; if it lies in the middle, both sides of it remain and only the whole axis is
+  // around them. What was surely hidden is seen now: the part before the hull or the part behind it.
   Span result{kAll, kAll};
   if (!a.sure.empty()) {
     if (a.sure.begin <= 0) {
@@ -87,7 +87,8 @@ Span span(const Atom& atom, int64_t b, Interval queries) noexcept {
     }
     case MaskOp::kBlocks: return rising({0, block_end(first, atom.a)}, {0, block_end(last, atom.a)});
     case MaskOp::kChunk:
-      return rising({block_begin(first, atom.a), block_end(first, atom.a)}, {block_begin(last, atom.a), block_end(last, atom.a)});
+      return rising({block_begin(first, atom.a), block_end(first, atom.a)},
+                    {block_begin(last, atom.a), block_end(last, atom.a)});
     case MaskOp::kDocuments: return documents_span(Atom::of_row(atom.documents, b), queries);
     case MaskOp::kDilated:
       if (atom.a == 1) return {kAll, kAll};

@@ -17,7 +17,8 @@ void write_list(std::string& out, const MaskList& list) {
   }
   for (int64_t r = 0; r < list.rows(); ++r) {
     if (r > 0) out += " / ";
-    for (int64_t i = 0; i < list.size(r); ++i) fmt::format_to(std::back_inserter(out), "{}{}", i > 0 ? ", " : "", list.row(r)[i]);
+    for (int64_t i = 0; i < list.size(r); ++i)
+      fmt::format_to(std::back_inserter(out), "{}{}", i > 0 ? ", " : "", list.row(r)[i]);
   }
 }
 
@@ -69,7 +70,7 @@ void write(std::string& out, const MaskNode& node, int around) {
     case MaskOp::kOr:
       for (size_t i = 0; i < node.children.size(); ++i) {
         if (i > 0) fmt::format_to(std::back_inserter(out), " {} ", mask_op_name(node.op));
-        write(out, *node.children[i], binding(node.op) + 1);
+        write(out, *node.children[i], binding(node.op));
       }
       break;
   }

@@ -1,5 +1,5 @@
-// Counts, rows and columns of a mask over given lengths. A row or column is found by halving: a part that is classified as
-// empty or full is done, and only what stays undecided is looked at bit by bit.
+// Counts, rows and columns of a mask over given lengths. A row or column is found by halving: a part that is classified
+// as empty or full is done, and only what stays undecided is looked at bit by bit.
 #include "mask/view.h"
 
 #include <utility>
@@ -42,14 +42,17 @@ Interval placed(std::string_view what, int64_t begin, int64_t length) {
 
 void MaskView::Impl::require_row(std::string_view function, int64_t batch, int64_t head) const {
   require(batch >= 0 && batch < extent.batch && head >= 0 && head < extent.num_q_heads,
-          "[{}] batch row {} and head {} asked; there are {} and {}", function, batch, head, extent.batch, extent.num_q_heads);
+          "[{}] batch row {} and head {} asked; there are {} and {}", function, batch, head, extent.batch,
+          extent.num_q_heads);
 }
 
 MaskView::MaskView(Mask mask, MaskExtent extent) {
   const Placement placement = resolve_placement(mask, extent.placement, extent.q_len, extent.kv_len);
-  const Interval queries = placed("q_len", placement.q_begin, extent.q_len), keys = placed("kv_len", placement.k_begin, extent.kv_len);
+  const Interval queries = placed("q_len", placement.q_begin, extent.q_len),
+                 keys = placed("kv_len", placement.k_begin, extent.kv_len);
   MaskPlan plan(mask, extent.limits, extent.batch, extent.num_q_heads);
-  for (int64_t b = 0; b < (plan.depends_on_batch() ? extent.batch : std::min<int64_t>(extent.batch, 1)); ++b) plan.check_queries(b, queries);
+  for (int64_t b = 0; b < (plan.depends_on_batch() ? extent.batch : std::min<int64_t>(extent.batch, 1)); ++b)
+    plan.check_queries(b, queries);
   impl_ = std::make_shared<const Impl>(Impl{std::move(mask), std::move(extent), std::move(plan), queries, keys});
 }
 
@@ -62,15 +65,17 @@ int64_t MaskView::count() const { return impl_->plan.count_total(impl_->queries,
 
 int64_t MaskView::count_row(int64_t batch, int64_t head, int64_t q) const {
   impl_->require_row("MaskView::count_row", batch, head);
-  require(impl_->queries.begin <= q && q < impl_->queries.end, "[MaskView::count_row] query position {} asked; expected {} to {}", q,
-          impl_->queries.begin, impl_->queries.end - 1);
+  require(impl_->queries.begin <= q && q < impl_->queries.end,
+          "[MaskView::count_row] query position {} asked; expected {} to {}", q, impl_->queries.begin,
+          impl_->queries.end - 1);
   return impl_->plan.count_row(batch, head, q, impl_->keys);
 }
 
 std::vector<Interval> MaskView::row(int64_t batch, int64_t head, int64_t q) const {
   impl_->require_row("MaskView::row", batch, head);
-  require(impl_->queries.begin <= q && q < impl_->queries.end, "[MaskView::row] query position {} asked; expected {} to {}", q,
-          impl_->queries.begin, impl_->queries.end - 1);
+  require(impl_->queries.begin <= q && q < impl_->queries.end,
+          "[MaskView::row] query position {} asked; expected {} to {}", q, impl_->queries.begin,
+          impl_->queries.end - 1);
   const MaskPlan& plan = impl_->plan;
   std::vector<Interval> runs;
   halve(
@@ -87,8 +92,8 @@ std::vector<Interval> MaskView::row(int64_t batch, int64_t head, int64_t q) cons
 
 std::vector<Interval> MaskView::column(int64_t batch, int64_t head, int64_t k) const {
   impl_->require_row("MaskView::column", batch, head);
-  require(impl_->keys.begin <= k && k < impl_->keys.end, "[MaskView::column] key position {} asked; expected {} to {}", k,
-          impl_->keys.begin, impl_->keys.end - 1);
+  require(impl_->keys.begin <= k && k < impl_->keys.end, "[MaskView::column] key position {} asked; expected {} to {}",
+          k, impl_->keys.begin, impl_->keys.end - 1);
   const MaskPlan& plan = impl_->plan;
   std::vector<Interval> runs;
   halve(

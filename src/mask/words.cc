@@ -1,7 +1,5 @@
-// The bits of a row, 64 keys at a time: intervals become shifts, tables are copied, dilated repeats a pattern, and terms
-// that compare per key do so over plain arrays that the compiler vectorises. &, | and ~ combine whole words.
-#include <bit>
-#include <cstring>
+// The bits of a row, 64 keys at a time: intervals become shifts, tables are copied, dilated repeats a pattern, and
+// terms that compare per key do so over plain arrays of 32-bit numbers. &, | and ~ combine whole words.
 
 #include "mask/program.h"
 
@@ -12,27 +10,18 @@ namespace {
 // Bits 0 to n - 1.
 uint64_t low_bits(int64_t n) noexcept { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// 64 bytes of 0 or 1 as 64 bits. The product moves byte i of eight to bit 56 + i.
-uint64_t pack(const uint8_t* bytes) noexcept {
-  uint64_t word = 0;
-  for (int i = 0; i < 8; ++i) {
-    uint64_t eight = 0;
-    for (int j = 0; j < 8; ++j) eight |= uint64_t{bytes[8 * i + j]} << (8 * j);  // one load on a little-endian machine
-    word |= (eight * 0x0102040810204080u >> 56) << (8 * i);
-  }
-  return word;
-}
-
-// One bit for each i with begin <= k_begin + i < end for which test(k_begin + i - begin) holds.
+// One bit for each key k of the 64 from k_begin on that lies in `range` and for which test(k - range.begin) holds.
 template <class Test>
 uint64_t compare(Interval range, int64_t k_begin, Test test) noexcept {
   const Interval part = both(range, {k_begin, saturating_add(k_begin, 64)});
-  if (part.empty()) return 0;
-  alignas(64) uint8_t bytes[64] = {};
-  const int64_t from = part.begin - range.begin, count = part.end - part.begin;
-  uint8_t* out = bytes + (part.begin - k_begin);
-  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(test(from + i));
-  return pack(bytes);
+  uint64_t word = 0;
+  if (part.begin == k_begin && part.end - part.begin == 64) {  // a constant count, so that the loop unrolls
+    const int64_t from = k_begin - range.begin;
+    for (int64_t i = 0; i < 64; ++i) word |= uint64_t{test(from + i)} << i;
+  } else {
+    for (int64_t k = part.begin; k < part.end; ++k) word |= uint64_t{test(k - range.begin)} << (k - k_begin);
+  }
+  return word;
 }
 
 void fill_documents(const DocumentRow& row, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
@@ -54,10 +43,11 @@ void fill_tree(int64_t base, const TreeRow& row, int64_t q, int64_t k_begin, int
   // Ancestors were entered before and are left after; with rising parents nothing behind the query can be one.
   const Interval range{base, saturating_add(base, row.rising ? q - base + 1 : nodes)};
   for (int w = 0; w < count; ++w)
-    words[w] |= compare(range, k_begin + 64 * w, [&](int64_t i) { return (enter[i] <= own) & (own < leave[i]); });
+    words[w] |= compare(range, k_begin + 64 * w, [&](int64_t i) { return bool((enter[i] <= own) & (own < leave[i])); });
 }
 
-void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count,
+                uint64_t* words) noexcept {
   const int64_t first = k_begin / 64;
   const uint64_t* row = q < bits.q_len() ? bits.row(b, h, q) : nullptr;
   for (int w = 0; w < count; ++w) words[w] = row != nullptr && first + w < bits.words_per_row() ? row[first + w] : 0;
@@ -83,10 +73,12 @@ void fill_interval(Interval seen, int64_t k_begin, int count, uint64_t* words) n
   }
 }
 
-void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
+void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count,
+               uint64_t* words) noexcept {
   switch (atom.op) {
     case MaskOp::kDocuments: return fill_documents(Atom::of_row(atom.documents, b), q, k_begin, count, words);
-    case MaskOp::kTree: return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
+    case MaskOp::kTree:
+      return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
     case MaskOp::kTable: return fill_table(*atom.bits, b, h, q, k_begin, count, words);
     case MaskOp::kDilated: return fill_dilated(atom.a, atom.pattern, q, k_begin, count, words);
     default: return fill_interval(span(atom, b, {q, q + 1}).hull, k_begin, count, words);

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "regard/runtime.h"
+
 namespace regard {
 namespace {
 
@@ -165,6 +167,10 @@ Result<Done> write_file(const std::string& path, std::span<const std::byte> byte
   REGARD_TRY(AtomicFile file, AtomicFile::create(path, overwrite, layer));
   REGARD_CHECK(file.write(bytes));
   return file.commit();
+}
+
+void save_file(const std::string& path, std::string_view bytes) {
+  write_file(path, std::as_bytes(std::span(bytes))).value_or_throw();
 }
 
 }  // namespace regard

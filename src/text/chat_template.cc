@@ -122,7 +122,7 @@ std::vector<std::string> ChatTemplate::list_names() {
 
 const std::string& ChatTemplate::source() const noexcept { return impl_->source; }
 
-std::vector<TemplateSegment> ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+std::vector<PromptSegment> ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   const Converter converter(impl_->limits);
   std::vector<Value> converted;
   converted.reserve(messages.size());
@@ -137,16 +137,16 @@ std::vector<TemplateSegment> ChatTemplate::render(std::span<const ChatMessage> m
 
   const jinja::Clock clock = [&options] { return options.now ? *options.now : local_time(); };
   const jinja::MarkedText text = jinja::render(impl_->parsed, variables, impl_->limits, clock);
-  std::vector<TemplateSegment> segments;
+  std::vector<PromptSegment> segments;
   text.for_each_run([&](std::string_view bytes, Origin origin) {
-    segments.push_back({std::string(bytes), origin == Origin::kTemplate});
+    segments.push_back({std::string(bytes), origin == Origin::kTemplate ? PromptSegment::Source::kTemplate : PromptSegment::Source::kContent});
   });
   return segments;
 }
 
 std::string ChatTemplate::render_text(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   std::string text;
-  for (const TemplateSegment& segment : render(messages, options)) text += segment.text;
+  for (const PromptSegment& segment : render(messages, options)) text += segment.text;
   return text;
 }
 

@@ -55,8 +55,13 @@ std::vector<Mask> masks() {
           Mask::parse("causal & (dilated(3) | prefix(7))"), Mask::parse("causal & blocks(48) | chunk(16)")};
 }
 
+// How often each way through the code was taken.
+struct Paths {
+  int64_t calls = 0, with_shared_tiles = 0;
+};
+
 // A prompt in portions through a cache, each portion's keys appended before its queries look.
-Result by_chunks(const Problem& p, const Mask& mask, int64_t chunk, ThreadPool& pool) {
+Result by_chunks(const Problem& p, const Mask& mask, int64_t chunk, ThreadPool& pool, Paths* paths = nullptr) {
   Result result(p);
   const MaskPlan plan(mask, {}, p.batch, p.num_q_heads);
   AttentionWorkspace workspace;
@@ -70,6 +75,9 @@ Result by_chunks(const Problem& p, const Mask& mask, int64_t chunk, ThreadPool& 
       sequences.push_back(queries(p, b, at, n, caches[static_cast<size_t>(b)], result));
     }
     attend_sequences(sequences, shape_of(p), plan, workspace, pool);
+    if (paths == nullptr) continue;
+    ++paths->calls;
+    if (workspace.shared_blocks() > 0) ++paths->with_shared_tiles;
   }
   return result;
 }
@@ -78,6 +86,7 @@ Result by_chunks(const Problem& p, const Mask& mask, int64_t chunk, ThreadPool& 
 TEST(Promise4, ChunksStepsThreadsAndBatchesGiveTheSameBits) {
   constexpr int64_t kLength = 780;  // three tiles and a piece
   int64_t compared = 0;
+  Paths paths;
   for (const auto& [group, kv_heads, d, dv] : {std::tuple{1, 2, 64, 64}, std::tuple{3, 1, 64, 64}, std::tuple{4, 2, 40, 24}, std::tuple{8, 1, 128, 128}}) {
     Problem p;
     p.batch = 2, p.num_kv_heads = kv_heads, p.num_q_heads = kv_heads * group, p.d = d, p.dv = dv, p.q_len = p.kv_len = kLength;
@@ -101,16 +110,19 @@ TEST(Promise4, ChunksStepsThreadsAndBatchesGiveTheSameBits) {
         ThreadPool pool(threads);
         for (int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{512}, kLength}) {
           if (chunk < 64 && turn % 4 != static_cast<size_t>(threads) % 4) continue;  // the slow ones: each mask on some threads
-          ASSERT_EQ(by_chunks(p, mask, chunk, pool), whole) << mask.text() << " threads " << threads << " chunk " << chunk << " group " << group;
+          ASSERT_EQ(by_chunks(p, mask, chunk, pool, &paths), whole) << mask.text() << " threads " << threads << " chunk " << chunk << " group " << group;
           compared += p.batch * p.num_q_heads * p.q_len;
         }
       }
       ++turn;
     }
   }
-  std::printf("compared on bits, %s kernels: %lld rows of chunks 1, 7, 64, 512, whole x threads 1, 2, 3, 8 x groups 1, 3, 4, 8; "
-              "paths: blocks of rows, tiles of one row shared out and folded\n",
-              std::string(isa_name(kernels::kernels().isa)).c_str(), static_cast<long long>(compared));
+  EXPECT_GT(paths.with_shared_tiles, 0);
+  EXPECT_GT(paths.calls, paths.with_shared_tiles);
+  std::printf("compared on bits, %s kernels: %lld rows of chunks 1, 7, 64, 512, whole x threads 1, 2, 3, 8 x groups 1, 3, 4, 8; %lld calls by "
+              "blocks of rows, %lld with the tiles of a row shared out\n",
+              std::string(isa_name(kernels::kernels().isa)).c_str(), static_cast<long long>(compared),
+              static_cast<long long>(paths.calls - paths.with_shared_tiles), static_cast<long long>(paths.with_shared_tiles));
 }
 
 // Any company: sequences of other lengths and stages beside it, in any slot.

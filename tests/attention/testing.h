@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/spec.h"
+#include "kernels/registry.h"
 #include "regard/mask.h"
 
 namespace regard::testing_attention {

@@ -4,22 +4,22 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fuzz/fuzz.h"
 #include "mask/parse.h"
 #include "mask/plan.h"
 #include "regard/error.h"
 
 namespace {
 
-void demand(bool holds) {
-  if (!holds) std::abort();  // how a fuzz target reports a finding
-}
+using regard::fuzz::demand;
 
 regard::Bindings make_bindings() {
   const uint8_t bits[12] = {1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1};
   regard::Bindings bindings;
   bindings.lists.emplace("ids", regard::MaskList{0, 0, 1, 1, 0});
   bindings.lists.emplace("rows", regard::MaskList::per_row({{0, 1}, {1, 1, 1}}));
-  bindings.tables.emplace("seen", regard::BitTable::from_array(regard::Polarity::kKeep, regard::TensorView<const uint8_t>(bits, {3, 4})));
+  bindings.tables.emplace(
+      "seen", regard::BitTable::from_array(regard::Polarity::kKeep, regard::TensorView<const uint8_t>(bits, {3, 4})));
   return bindings;
 }
 
@@ -53,4 +53,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // Lists for another batch, or masks for another number of heads: refused by name.
   }
   return 0;
+}
+
+std::vector<std::string> regard::fuzz::seeds() {
+  return {"full & ~none", "causal & (window(127, 0) | sinks(4))", "window(*, 3) | prefix(2)", "lengths(5, 0, 9)", "documents(0, 0, 1, 2)",
+          "documents(0, 1; 1, 0, 0)", "blocks(3) & chunk(4) | dilated(2)", "tree(-1, 0, 0, 1)", "tree(2; -1, 0, 1)", "table(seen) & lengths(rows)",
+          "per_head(causal, full)", "~(causal | documents(ids))", "((((full))))", "window(1,", "causal causal", "lengths(99999999999999999999)"};
 }

@@ -1,5 +1,5 @@
-// Faults that users of other libraries met, as cases: the visible sets that are right. Each test bears the number of its
-// case; the cases about kernels, caches and models are beside those.
+// Faults that users of other libraries met, as cases: the visible sets that are right. Each test bears the number of
+// its case; the cases about kernels, caches and models are beside those.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,8 @@ Sets rows(const MaskView& view, int64_t b = 0, int64_t h = 0) {
   return sets;
 }
 
-Sets rows(const Mask& mask, int64_t q_len, int64_t kv_len, std::optional<Placement> placement = {}, MaskLimits limits = {}) {
+Sets rows(const Mask& mask, int64_t q_len, int64_t kv_len, std::optional<Placement> placement = {},
+          MaskLimits limits = {}) {
   return rows(MaskView(mask, {1, 1, q_len, kv_len, placement, std::move(limits)}));
 }
 Sets rows(const char* text, int64_t n) { return rows(Mask::parse(text), n, n); }
@@ -63,7 +64,9 @@ TEST(MaskBugs, BugCase01EmptyRow) {
   EXPECT_EQ(rows(Mask::from_array(Polarity::kKeep, TensorView<const bool>(keep, {2, 3})), 2, 3), (Sets{{0}, {}}));
 }
 
-TEST(MaskBugs, BugCase02EmptyRowInABand) { EXPECT_EQ(rows("window(1, 0) & prefix(2)", 4), (Sets{{0}, {0, 1}, {1}, {}})); }
+TEST(MaskBugs, BugCase02EmptyRowInABand) {
+  EXPECT_EQ(rows("window(1, 0) & prefix(2)", 4), (Sets{{0}, {0, 1}, {1}, {}}));
+}
 
 TEST(MaskBugs, BugCase04ForbiddenTwiceIsForbidden) {
   const Sets right{{0}, {0, 1}, {0, 1}};
@@ -77,9 +80,11 @@ TEST(MaskBugs, BugCase10WhichCorner) {
   EXPECT_EQ(rows(causal, 2, 5, Placement{3, 0}), (Sets{{0, 1, 2, 3}, {0, 1, 2, 3, 4}}));
   // More queries than keys, the corner at the bottom right: the keys stand at positions 3 and 4.
   EXPECT_EQ(rows(causal, 5, 2, Placement{0, 3}), (Sets{{}, {}, {}, {0}, {0, 1}}));
-  EXPECT_THAT(error_of([&] { rows(causal, 2, 5); }), AllOf(HasSubstr("causal"), HasSubstr("2 queries and 5 keys"), HasSubstr("q_begin 3")));
+  EXPECT_THAT(error_of([&] { rows(causal, 2, 5); }),
+              AllOf(HasSubstr("causal"), HasSubstr("2 queries and 5 keys"), HasSubstr("q_begin 3")));
   EXPECT_THAT(error_of([&] { rows(Mask::parse("prefix(2) | ~(full & window(1, 1))"), 2, 5); }), HasSubstr("window"));
-  EXPECT_EQ(rows(Mask::prefix(1) | Mask::lengths({2}), 2, 5), (Sets{{0, 1}, {0, 1}}));  // compares nothing: no corner to state
+  EXPECT_EQ(rows(Mask::prefix(1) | Mask::lengths({2}), 2, 5),
+            (Sets{{0, 1}, {0, 1}}));  // compares nothing: no corner to state
 }
 
 TEST(MaskBugs, BugCase11OneQueryAmongSixteenKeys) {
@@ -121,7 +126,8 @@ TEST(MaskBugs, BugCase16FloatsAreNoMask) {
   static_assert(TakenAsMask<bool> && TakenAsMask<uint8_t>);
   static_assert(!TakenAsMask<float> && !TakenAsMask<double> && !TakenAsMask<int32_t> && !TakenAsMask<int64_t>);
   const uint8_t bytes[] = {0, 1, 255, 1};
-  EXPECT_THAT(error_of([&] { Mask::from_array(Polarity::kKeep, TensorView<const uint8_t>(bytes, {2, 2})); }), HasSubstr("byte 255"));
+  EXPECT_THAT(error_of([&] { Mask::from_array(Polarity::kKeep, TensorView<const uint8_t>(bytes, {2, 2})); }),
+              HasSubstr("byte 255"));
 }
 
 TEST(MaskBugs, BugCase17LeftPadding) {
@@ -149,7 +155,8 @@ TEST(MaskBugs, BugCase20EveryBatchRowHasItsOwnLength) {
   EXPECT_EQ(rows(view, 0), (Sets{{0}, {0}, {0}}));
   EXPECT_EQ(rows(view, 1), (Sets{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}));
   EXPECT_TRUE(view.mask().depends_on_batch());
-  EXPECT_THAT(error_of([] { MaskView(Mask::lengths({1, 3}), {3, 1, 3, 3, {}, {}}); }), HasSubstr("lengths has 2 numbers for a batch of 3"));
+  EXPECT_THAT(error_of([] { MaskView(Mask::lengths({1, 3}), {3, 1, 3, 3, {}, {}}); }),
+              HasSubstr("lengths has 2 numbers for a batch of 3"));
 }
 
 TEST(MaskBugs, BugCase21EncoderPaddingHoldsAtEveryStep) {
@@ -160,7 +167,9 @@ TEST(MaskBugs, BugCase21EncoderPaddingHoldsAtEveryStep) {
   EXPECT_EQ(rows(later, 0), (Sets{{0, 1}}));
 }
 
-TEST(MaskBugs, BugCase22CausalAndPaddedOnTheLeft) { EXPECT_EQ(rows("causal & ~prefix(1)", 3), (Sets{{}, {1}, {1, 2}})); }
+TEST(MaskBugs, BugCase22CausalAndPaddedOnTheLeft) {
+  EXPECT_EQ(rows("causal & ~prefix(1)", 3), (Sets{{}, {1}, {1, 2}}));
+}
 
 TEST(MaskBugs, BugCase23WindowsSpellOutTheirCounts) {
   EXPECT_EQ(rows("window(2, 0)", 6)[5], (std::vector<int64_t>{3, 4, 5}));
@@ -239,7 +248,8 @@ TEST(MaskBugs, BugCase33DocumentsAreIsolated) {
   const MaskList ids{0, 0, 1, 1, 1};
   EXPECT_EQ(rows(Mask::causal(), 5, 5, {}, {{}, DocumentLimit{ids, ids}}), right);
   // The limit stands outside: no | inside the expression gets around it.
-  EXPECT_EQ(rows(Mask::causal() | Mask::full(), 5, 5, {}, {{}, DocumentLimit{ids, ids}}), (Sets{{0, 1}, {0, 1}, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}));
+  EXPECT_EQ(rows(Mask::causal() | Mask::full(), 5, 5, {}, {{}, DocumentLimit{ids, ids}}),
+            (Sets{{0, 1}, {0, 1}, {2, 3, 4}, {2, 3, 4}, {2, 3, 4}}));
 }
 
 TEST(MaskBugs, BugCase34RowsAfterTheLastSequence) {
@@ -248,12 +258,14 @@ TEST(MaskBugs, BugCase34RowsAfterTheLastSequence) {
   const Mask mask = Mask::causal() & Mask::documents({0, 0, 0, 1, 1});
   const Sets right{{0}, {0, 1}, {0, 1, 2}, {3}, {3, 4}, {}, {}, {}};
   for (size_t i = 0; i < positions.size(); ++i) EXPECT_EQ(slots(mask, positions[i], positions), right[i]);
-  EXPECT_THAT(error_of([&] { MaskView(mask, {1, 1, 8, 8, {}, {}}); }), HasSubstr("query position 7 of batch row 0 is beyond the end of documents"));
+  EXPECT_THAT(error_of([&] { MaskView(mask, {1, 1, 8, 8, {}, {}}); }),
+              HasSubstr("query position 7 of batch row 0 is beyond the end of documents"));
 }
 
 TEST(MaskBugs, BugCase35StridedIsLocalOrStride) {
   EXPECT_EQ(rows("causal & dilated(2)", 6), (Sets{{0}, {1}, {0, 2}, {1, 3}, {0, 2, 4}, {1, 3, 5}}));
-  EXPECT_EQ(rows("causal & (window(1, 0) | dilated(2))", 6), (Sets{{0}, {0, 1}, {0, 1, 2}, {1, 2, 3}, {0, 2, 3, 4}, {1, 3, 4, 5}}));
+  EXPECT_EQ(rows("causal & (window(1, 0) | dilated(2))", 6),
+            (Sets{{0}, {0, 1}, {0, 1, 2}, {1, 2, 3}, {0, 2, 3, 4}, {1, 3, 4, 5}}));
   EXPECT_EQ(rows("causal & (window(2, 0) | dilated(3))", 8)[7], (std::vector<int64_t>{1, 4, 5, 6, 7}));
 }
 
@@ -289,14 +301,18 @@ TEST(MaskBugs, BugCase49OneMaskServesEveryLength) {
 TEST(MaskBugs, BugCase50ShapesOfTablesAreChecked) {
   const std::vector<uint8_t> bits(400, 1);
   const auto take = [&](int64_t q, int64_t k) {
-    return error_of([&] { BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {q, k}), {-1, -1, 10, 20}); });
+    return error_of([&] {
+      BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {q, k}), {-1, -1, 10, 20});
+    });
   };
   EXPECT_THAT(take(10, 15), AllOf(HasSubstr("[1, 1, 10, 15]"), HasSubstr("[any, any, 10, 20]")));
   EXPECT_THAT(take(20, 10), HasSubstr("[1, 1, 20, 10]"));
   EXPECT_THAT(take(10, 21 - 3), HasSubstr("[1, 1, 10, 18]"));
   EXPECT_EQ(take(10, 20), "no error");
-  // Without a stated shape: fewer queries than asked is an error that names the table, keys beyond its end are not seen.
-  const Mask small = Mask::table("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {10, 15})));
+  // Without a stated shape: fewer queries than asked is an error that names the table, keys beyond its end are not
+  // seen.
+  const Mask small =
+      Mask::table("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {10, 15})));
   EXPECT_THAT(error_of([&] { MaskView(small, {1, 1, 11, 15, {}, {}}); }), HasSubstr("beyond the end of table(seen)"));
   EXPECT_EQ(MaskView(small, {1, 1, 10, 20, {}, {}}).count_row(0, 0, 9), 15);
 }

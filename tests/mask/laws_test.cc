@@ -1,5 +1,5 @@
-// The laws of the algebra, each checked on every pair of a square against the operators alone, and on plans, where a law is
-// easy to break: both sides must give the same words and, for interval terms, the same tile classes.
+// The laws of the algebra, each checked on every pair of a square against the operators alone, and on plans, where a
+// law is easy to break: both sides must give the same words and, for interval terms, the same tile classes.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -34,13 +34,15 @@ void holds(const std::function<std::pair<Rule, Rule>(const Rule&, const Rule&, c
   const auto [x, y] = law(a, b, c);
   RC_ASSERT(same_everywhere(x.mask, y.mask, kSize));
   RC_ASSERT(same_plans(x.mask, y.mask));
-  const Rule p = random_rule(size, Kinds::kIntervals, 1), q = random_rule(size, Kinds::kIntervals, 1), r = random_rule(size, Kinds::kIntervals, 1);
+  const Rule p = random_rule(size, Kinds::kIntervals, 1), q = random_rule(size, Kinds::kIntervals, 1),
+             r = random_rule(size, Kinds::kIntervals, 1);
   const auto [s, t] = law(p, q, r);
   const MaskPlan ps(s.mask, {}, kBatch, kHeads), pt(t.mask, {}, kBatch, kHeads);
   for (int64_t row = 0; row < kSize; row += 5)
     for (int64_t key = 0; key < kSize; key += 6)
       for (int64_t batch = 0; batch < kBatch; ++batch)
-        RC_ASSERT(ps.classify(batch, 0, {row, row + 5}, {key, key + 6}) == pt.classify(batch, 0, {row, row + 5}, {key, key + 6}));
+        RC_ASSERT(ps.classify(batch, 0, {row, row + 5}, {key, key + 6}) ==
+                  pt.classify(batch, 0, {row, row + 5}, {key, key + 6}));
 }
 
 using Sides = std::pair<Rule, Rule>;

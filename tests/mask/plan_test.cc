@@ -33,7 +33,8 @@ TileClass brute_class(const Rule& rule, int64_t b, int64_t h, const Tile& tile) 
 std::vector<Tile> tiles_of(int64_t size, int64_t rows, int64_t columns) {
   std::vector<Tile> tiles;
   for (int64_t q = 0; q < size; q += rows)
-    for (int64_t k = 0; k < size; k += columns) tiles.push_back({{q, std::min(q + rows, size)}, {k, std::min(k + columns, size)}});
+    for (int64_t k = 0; k < size; k += columns)
+      tiles.push_back({{q, std::min(q + rows, size)}, {k, std::min(k + columns, size)}});
   return tiles;
 }
 
@@ -81,7 +82,7 @@ RC_GTEST_PROP(MaskPlanLaws, HullsHoldEveryVisibleKey, ()) {
     for (int64_t h = 0; h < kHeads; ++h) {
       const Interval all = plan.hull(b, h, Interval{0, end});
       for (int64_t q = 0; q < end; ++q) {
-        const Interval hull = plan.hull(b, h, q);
+        const Interval hull = plan.hull(b, h, q), pair = plan.hull(b, h, Interval{q, q + 2});
         Interval seen{0, 0};
         int64_t count = 0;
         for (int64_t k = 0; k < far; ++k)
@@ -89,6 +90,7 @@ RC_GTEST_PROP(MaskPlanLaws, HullsHoldEveryVisibleKey, ()) {
             if (count++ == 0) seen.begin = k;
             seen.end = k + 1;
             RC_ASSERT(hull.begin <= k && k < hull.end && all.begin <= k && k < all.end);
+            RC_ASSERT(pair.begin <= k && k < pair.end);
           }
         if (plan.rows_are_intervals()) RC_ASSERT(count == std::max<int64_t>(0, std::min(hull.end, far) - hull.begin));
         if (only_intervals && seen.end == far) seen.end = kUnlimited;
@@ -128,6 +130,30 @@ RC_GTEST_PROP(MaskPlanLaws, CountsAreExact, ()) {
   RC_ASSERT(plan.count_total(queries, keys) == total);
 }
 
+// Beyond kMaxPieceAtoms terms rows are not cut into pieces: less is decided, nothing is wrong, counts stay exact.
+RC_GTEST_PROP(MaskPlanLaws, ExpressionsOfManyTerms, ()) {
+  const int64_t size = pick(1, 24), end = size + kPad;
+  Rule rule = random_rule(size, Kinds::kAll);
+  for (int i = 0; i < 40; ++i) rule = i % 2 == 0 ? (rule | none()) : (rule & full());
+  rule = pick(0, 2) == 0 ? rule : ~rule;
+  const MaskPlan plan(rule.mask, {}, kBatch, kHeads);
+  const int64_t b = pick(0, kBatch), h = pick(0, kHeads);
+  for (const Tile& tile : tiles_of(end, 3, 4)) {
+    const TileClass said = plan.classify(b, h, tile.queries, tile.keys);
+    RC_ASSERT(said == TileClass::kPartial || said == brute_class(rule, b, h, tile));
+  }
+  for (int64_t q = 0; q < end; ++q) {
+    const Interval hull = plan.hull(b, h, q);
+    int64_t count = 0;
+    for (int64_t k = 0; k < end; ++k) {
+      const bool sees = rule.sees({b, h, q, k});
+      RC_ASSERT(!sees || (hull.begin <= k && k < hull.end));
+      count += sees;
+    }
+    RC_ASSERT(plan.count_row(b, h, q, {0, end}) == count);
+  }
+}
+
 RC_GTEST_PROP(MaskPlanLaws, LimitsAreAndedWithTheResult, ()) {
   const int64_t size = pick(1, 24);
   const Rule rule = random_rule(size, Kinds::kAll);
@@ -159,7 +185,8 @@ RC_GTEST_PROP(MaskPlanLaws, LimitsAreAndedWithTheResult, ()) {
 // A call cut out of a longer one, its queries and keys placed where they stood, sees what it saw there.
 RC_GTEST_PROP(MaskPlanLaws, AShiftOfWholePeriodsChangesNothing, ()) {
   const int64_t size = pick(1, 20), n = pick(1, 6);
-  const Rule rule = *rc::gen::element(causal(), window(n, 1), window(kUnlimited, n), blocks(n), chunk(n), dilated(n)) & ~chunk(n);
+  const Rule rule =
+      *rc::gen::element(causal(), window(n, 1), window(kUnlimited, n), blocks(n), chunk(n), dilated(n)) & ~chunk(n);
   const int64_t shift = n * pick(0, int64_t{1} << 40);
   const MaskPlan plan(rule.mask, {}, 1, 1);
   for (int64_t q = 0; q < size; ++q)
@@ -170,7 +197,8 @@ RC_GTEST_PROP(MaskPlanLaws, AShiftOfWholePeriodsChangesNothing, ()) {
 TEST(MaskPlan, RowsAreIntervalsByConstruction) {
   const auto intervals = [](const Mask& mask) { return MaskPlan(mask, {}, 2, 3).rows_are_intervals(); };
   const Mask causal = Mask::causal(), window = Mask::window(5, 2), prefix = Mask::prefix(4), chunk = Mask::chunk(8);
-  for (const Mask& mask : {Mask::full(), Mask::none(), causal, window, prefix, chunk, Mask::lengths({3, 5}), Mask::blocks(3)})
+  for (const Mask& mask :
+       {Mask::full(), Mask::none(), causal, window, prefix, chunk, Mask::lengths({3, 5}), Mask::blocks(3)})
     EXPECT_TRUE(intervals(mask)) << mask.text();
   EXPECT_TRUE(intervals(causal & window & chunk));
   EXPECT_TRUE(intervals(causal | prefix));
@@ -197,7 +225,8 @@ TEST(MaskPlan, FarPositionsDoNotOverflow) {
   uint64_t word = 0;
   plan.fill_words(0, 0, far, far, 1, &word);
   EXPECT_EQ(word, 1u);
-  const MaskPlan wide(Mask::window(kUnlimited - 1, kUnlimited - 1) & Mask::blocks(kUnlimited) & Mask::dilated(far), {}, 1, 1);
+  const MaskPlan wide(Mask::window(kUnlimited - 1, kUnlimited - 1) & Mask::blocks(kUnlimited) & Mask::dilated(far), {},
+                      1, 1);
   EXPECT_EQ(wide.classify(0, 0, {far, far + 1}, {0, 1}), TileClass::kFull);
   EXPECT_EQ(wide.classify(0, 0, {far, far + 1}, {1, far}), TileClass::kEmpty);
   EXPECT_EQ(wide.count_row(0, 0, 5, {0, 64}), 1);
@@ -243,8 +272,9 @@ TEST(MaskPlan, PlanningEvaluatesNoPair) {
   plan.count_total({0, n}, {0, n});
   EXPECT_EQ(mask_pair_evaluations, before);
   EXPECT_EQ(planned.empty, 0);
-  // Rows q .. q + 63 with q a multiple of 64: tiles wholly between q + 63 - 1023 and q are full. Of four row blocks that share
-  // a key tile, the diagonal tile is partial, three before it are full for all, and the fourth is full for none.
+  // Rows q .. q + 63 with q a multiple of 64: tiles wholly between q + 63 - 1023 and q are full. Of four row blocks
+  // that share a key tile, the diagonal tile is partial, three before it are full for all, and the fourth is full for
+  // none.
   EXPECT_EQ(planned.full, 3 * 1024 - 4 * 6);
   uint64_t word = 0;
   plan.fill_words(0, 0, 0, 0, 1, &word);
@@ -283,12 +313,16 @@ TEST(MaskPlan, ErrorsNameTheTerm) {
   const auto plan = [](const Mask& mask, int64_t batch, int64_t heads) {
     return error_of([&] { MaskPlan(mask, {}, batch, heads); });
   };
-  EXPECT_THAT(plan(Mask::causal() & Mask::lengths({1, 2, 3}), 2, 1), HasSubstr("lengths has 3 numbers for a batch of 2"));
-  EXPECT_THAT(plan(Mask::documents(MaskList::per_row({{0}, {1}}).named("ids")), 3, 1), HasSubstr("documents(ids) has 2 lists for a batch of 3"));
+  EXPECT_THAT(plan(Mask::causal() & Mask::lengths({1, 2, 3}), 2, 1),
+              HasSubstr("lengths has 3 numbers for a batch of 2"));
+  EXPECT_THAT(plan(Mask::documents(MaskList::per_row({{0}, {1}}).named("ids")), 3, 1),
+              HasSubstr("documents(ids) has 2 lists for a batch of 3"));
   EXPECT_THAT(plan(Mask::tree({0, 1}, {-1}), 3, 1), HasSubstr("tree has 2 base numbers"));
-  EXPECT_THAT(plan(Mask::per_head({Mask::full(), Mask::causal()}), 1, 3), HasSubstr("per_head has 2 masks for 3 query heads"));
+  EXPECT_THAT(plan(Mask::per_head({Mask::full(), Mask::causal()}), 1, 3),
+              HasSubstr("per_head has 2 masks for 3 query heads"));
   const uint8_t bits[8] = {};
-  const Mask table = Mask::table("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits, {2, 2, 2, 1})));
+  const Mask table =
+      Mask::table("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits, {2, 2, 2, 1})));
   EXPECT_THAT(plan(table, 3, 2), AllOf(HasSubstr("table(seen)"), HasSubstr("[2, 2, 2, 1]"), HasSubstr("batch of 3")));
   EXPECT_THAT(plan(table, 2, 4), HasSubstr("4 query heads"));
   EXPECT_EQ(plan(table, 2, 2), "no error");

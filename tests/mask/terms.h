@@ -37,37 +37,53 @@ inline Rule operator~(const Rule& x) {
   return {~x.mask, [x](const Pair& p) { return !x.sees(p); }};
 }
 
-// ---- terms by definition -----------------------------------------------------------------------------------------------
+// ---- terms by definition ----
 
-inline Rule full() { return {Mask::full(), [](const Pair&) { return true; }}; }
-inline Rule none() { return {Mask::none(), [](const Pair&) { return false; }}; }
-inline Rule causal() { return {Mask::causal(), [](const Pair& p) { return p.k <= p.q; }}; }
+inline Rule full() {
+  return {Mask::full(), [](const Pair&) { return true; }};
+}
+inline Rule none() {
+  return {Mask::none(), [](const Pair&) { return false; }};
+}
+inline Rule causal() {
+  return {Mask::causal(), [](const Pair& p) { return p.k <= p.q; }};
+}
 inline Rule window(int64_t l, int64_t r) {
-  return {Mask::window(l, r), [l, r](const Pair& p) {
-            return (l == kUnlimited || p.q - l <= p.k) && (r == kUnlimited || p.k <= p.q + r);
-          }};
+  return {Mask::window(l, r),
+          [l, r](const Pair& p) { return (l == kUnlimited || p.q - l <= p.k) && (r == kUnlimited || p.k <= p.q + r); }};
 }
 inline Rule prefix(std::vector<int64_t> n) {
-  return {Mask::prefix(MaskList(n)), [n](const Pair& p) { return p.k < n[n.size() == 1 ? 0 : static_cast<size_t>(p.b)]; }};
+  return {Mask::prefix(MaskList(n)),
+          [n](const Pair& p) { return p.k < n[n.size() == 1 ? 0 : static_cast<size_t>(p.b)]; }};
 }
 inline Rule lengths(std::vector<int64_t> n) {
-  return {Mask::lengths(MaskList(n)), [n](const Pair& p) { return p.k < n[n.size() == 1 ? 0 : static_cast<size_t>(p.b)]; }};
+  return {Mask::lengths(MaskList(n)),
+          [n](const Pair& p) { return p.k < n[n.size() == 1 ? 0 : static_cast<size_t>(p.b)]; }};
 }
-inline Rule blocks(int64_t n) { return {Mask::blocks(n), [n](const Pair& p) { return p.k / n <= p.q / n; }}; }
-inline Rule chunk(int64_t n) { return {Mask::chunk(n), [n](const Pair& p) { return p.k / n == p.q / n; }}; }
-inline Rule dilated(int64_t n) { return {Mask::dilated(n), [n](const Pair& p) { return (p.q - p.k) % n == 0; }}; }
+inline Rule blocks(int64_t n) {
+  return {Mask::blocks(n), [n](const Pair& p) { return p.k / n <= p.q / n; }};
+}
+inline Rule chunk(int64_t n) {
+  return {Mask::chunk(n), [n](const Pair& p) { return p.k / n == p.q / n; }};
+}
+inline Rule dilated(int64_t n) {
+  return {Mask::dilated(n), [n](const Pair& p) { return (p.q - p.k) % n == 0; }};
+}
 
 using Rows = std::vector<std::vector<int64_t>>;
 
 inline MaskList list_of(const Rows& rows) { return rows.size() == 1 ? MaskList(rows[0]) : MaskList::per_row(rows); }
-inline const std::vector<int64_t>& row_of(const Rows& rows, int64_t b) { return rows[rows.size() == 1 ? 0 : static_cast<size_t>(b)]; }
+inline const std::vector<int64_t>& row_of(const Rows& rows, int64_t b) {
+  return rows[rows.size() == 1 ? 0 : static_cast<size_t>(b)];
+}
 
 inline bool same_id(const std::vector<int64_t>& q_ids, const std::vector<int64_t>& k_ids, const Pair& p) {
   const auto q = static_cast<size_t>(p.q), k = static_cast<size_t>(p.k);
   return q < q_ids.size() && k < k_ids.size() && q_ids[q] == k_ids[k];
 }
 inline Rule documents(const Rows& ids) {
-  return {Mask::documents(list_of(ids)), [ids](const Pair& p) { return same_id(row_of(ids, p.b), row_of(ids, p.b), p); }};
+  return {Mask::documents(list_of(ids)),
+          [ids](const Pair& p) { return same_id(row_of(ids, p.b), row_of(ids, p.b), p); }};
 }
 inline Rule documents(const Rows& q_ids, const Rows& k_ids) {
   return {Mask::documents(list_of(q_ids), list_of(k_ids)),
@@ -91,7 +107,9 @@ inline Rule tree(std::vector<int64_t> base, const Rows& parents) {
 struct Bits {
   int64_t batch, heads, q_len, kv_len;
   std::vector<uint8_t> bits;
-  TensorView<const uint8_t> view() const { return TensorView<const uint8_t>(bits.data(), {batch, heads, q_len, kv_len}); }
+  TensorView<const uint8_t> view() const {
+    return TensorView<const uint8_t>(bits.data(), {batch, heads, q_len, kv_len});
+  }
 };
 inline Rule table(const Bits& t) {
   const BitTable table = BitTable::from_array(Polarity::kKeep, t.view());
@@ -107,10 +125,12 @@ inline Rule per_head(const std::vector<Rule>& rules) {
   return {Mask::per_head(masks), [rules](const Pair& p) { return rules[static_cast<size_t>(p.h)].sees(p); }};
 }
 
-// ---- random expressions ------------------------------------------------------------------------------------------------
+// ---- random expressions ----
 
 /// A number in [from, to), each as likely as the others (RapidCheck would keep early cases small).
-inline int64_t pick(int64_t from, int64_t to) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<int64_t>(from, to)); }
+inline int64_t pick(int64_t from, int64_t to) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<int64_t>(from, to));
+}
 
 enum class Kinds { kIntervals, kAll };
 
@@ -161,12 +181,14 @@ inline Rule random_term(int64_t size, Kinds kinds) {
     case 12: {
       std::vector<int64_t> base = numbers();
       const bool rising = pick(0, 2) == 0;
-      return tree(base, some_rows([&] {
-                    std::vector<int64_t> parents;
-                    const int64_t n = pick(0, size + 4);
-                    for (int64_t i = 0; i < n; ++i) parents.push_back(pick(0, 4) == 0 ? -1 : rising ? pick(-1, i) : (i + 1 < n ? pick(i + 1, n) : -1));
-                    return parents;
-                  }));
+      return tree(
+          base, some_rows([&] {
+            std::vector<int64_t> parents;
+            const int64_t n = pick(0, size + 4);
+            for (int64_t i = 0; i < n; ++i)
+              parents.push_back(pick(0, 4) == 0 ? -1 : rising ? pick(-1, i) : (i + 1 < n ? pick(i + 1, n) : -1));
+            return parents;
+          }));
     }
     case 13: {
       Bits bits{pick(0, 2) == 0 ? 1 : kBatch, pick(0, 2) == 0 ? 1 : kHeads, pick(1, size + 4), pick(1, size + 4), {}};

@@ -35,8 +35,9 @@ RC_GTEST_PROP(MaskText, ParsingWhatWasPrintedGivesTheSameMask, ()) {
 }
 
 RC_GTEST_PROP(MaskText, AnyTextIsReadOrRefused, (const std::string& noise)) {
-  static const char* const kWords[] = {"causal", "window", "(", ")", ",", "~", "&", "|", "3", "*", "/", ";", "tree", "documents",
-                                       "per_head", "-1", "ids", "lengths", " ", "\n", "table"};
+  static const char* const kWords[] = {"causal",   "window", "(",   ")",       ",", "~",    "&",
+                                       "|",        "3",      "*",   "/",       ";", "tree", "documents",
+                                       "per_head", "-1",     "ids", "lengths", " ", "\n",   "table"};
   std::string text;
   for (int64_t i = 0, n = pick(0, 20); i < n; ++i) text += std::string(kWords[pick(0, std::size(kWords))]) + " ";
   if (pick(0, 3) == 0) text += noise;
@@ -63,7 +64,8 @@ TEST(MaskText, Precedence) {
 
 // Query 0 sees keys 1 to 3 without the parentheses, and only itself with them.
 TEST(MaskText, WithoutParenthesesTheSinksAreNotCausal) {
-  const Mask meant = Mask::parse("causal & (window(127, 0) | sinks(4))"), slip = Mask::parse("causal & window(127, 0) | sinks(4)");
+  const Mask meant = Mask::parse("causal & (window(127, 0) | sinks(4))"),
+             slip = Mask::parse("causal & window(127, 0) | sinks(4)");
   for (int64_t k = 0; k < 8; ++k) {
     EXPECT_EQ(meant.allowed(0, 0, 0, k), k == 0);
     EXPECT_EQ(slip.allowed(0, 0, 0, k), k < 4);
@@ -94,7 +96,8 @@ TEST(MaskText, EveryTermIsRead) {
       {"tree(3, 4; -1, 0 / -1)", Mask::tree({3, 4}, MaskList::per_row({{-1, 0}, {-1}}))},
       {"tree(n; -1)", Mask::tree({3, 5}, {-1})},
       {"table(seen)", Mask::table("other", table)},
-      {"per_head(causal, window(1, 0) | prefix(1))", Mask::per_head({Mask::causal(), Mask::window(1, 0) | Mask::prefix(1)})},
+      {"per_head(causal, window(1, 0) | prefix(1))",
+       Mask::per_head({Mask::causal(), Mask::window(1, 0) | Mask::prefix(1)})},
   };
   for (const auto& [text, mask] : cases) EXPECT_EQ(Mask::parse(text, bindings), mask) << text;
   EXPECT_EQ(Mask::parse("documents(ids) & table(seen)", bindings).text(), "documents(ids) & table(seen)");
@@ -105,7 +108,8 @@ TEST(MaskText, EveryTermIsRead) {
 
 TEST(MaskText, ErrorsPointAtTheFault) {
   EXPECT_EQ(error_of("causal & windw(3, 0)"),
-            "[Mask::parse] column 10: found 'windw', expected a term (full, none, causal, window, prefix, sinks, lengths, documents, "
+            "[Mask::parse] column 10: found 'windw', expected a term (full, none, causal, window, prefix, sinks, "
+            "lengths, documents, "
             "blocks, chunk, dilated, tree, table, per_head); did you mean 'window'?\n"
             "  causal & windw(3, 0)\n"
             "           ^~~~~");
@@ -176,8 +180,7 @@ TEST(MaskText, Limits) {
   EXPECT_EQ(Mask::parse(deep.text()), deep);
   EXPECT_THROW(~deep, Error);
   Mask doubled = Mask::causal();
-  EXPECT_THROW(
-      for (int i = 0; i < 60; ++i) doubled = ~doubled & doubled, Error);
+  EXPECT_THROW(for (int i = 0; i < 60; ++i) doubled = ~doubled & doubled, Error);
 }
 
 TEST(MaskText, EqualityAndHashAreByContent) {

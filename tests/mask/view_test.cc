@@ -53,7 +53,8 @@ RC_GTEST_PROP(MaskView, RowsColumnsAndCountsAreThePairs, ()) {
   RC_ASSERT(view.count() == total);
   for (int64_t k = view.keys().begin; k < view.keys().end; k += 7) {
     const auto runs = view.column(b, h, k);
-    for (int64_t q = view.queries().begin; q < view.queries().end; ++q) RC_ASSERT(in(runs, q) == rule.sees({b, h, q, k}));
+    for (int64_t q = view.queries().begin; q < view.queries().end; ++q)
+      RC_ASSERT(in(runs, q) == rule.sees({b, h, q, k}));
   }
 }
 
@@ -61,7 +62,8 @@ RC_GTEST_PROP(MaskView, RowsColumnsAndCountsAreThePairs, ()) {
 TEST(MaskView, RowsSeeAsManyKeysAsTheManualSays) {
   const auto counts = [](const Mask& mask, int64_t n, auto formula) {
     const MaskView view(mask, {1, 1, n, n, {}, {}});
-    for (int64_t i = 0; i < n; ++i) EXPECT_EQ(view.count_row(0, 0, i), formula(i)) << mask.text() << ", row " << i << " of " << n;
+    for (int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(view.count_row(0, 0, i), formula(i)) << mask.text() << ", row " << i << " of " << n;
   };
   for (int64_t n : {1, 2, 6, 63, 64, 65, 200}) {
     counts(Mask::full(), n, [&](int64_t) { return n; });
@@ -79,7 +81,8 @@ TEST(MaskView, RowsSeeAsManyKeysAsTheManualSays) {
     }
     std::vector<int64_t> ids, chain;
     for (int64_t i = 0; i < n; ++i) ids.push_back(i * i % 5), chain.push_back(i - 1);
-    counts(Mask::documents(ids), n, [&](int64_t i) { return std::count(ids.begin(), ids.end(), ids[static_cast<size_t>(i)]); });
+    counts(Mask::documents(ids), n,
+           [&](int64_t i) { return std::count(ids.begin(), ids.end(), ids[static_cast<size_t>(i)]); });
     counts(Mask::tree(chain), n, [&](int64_t i) { return i + 1; });
   }
 }
@@ -112,8 +115,11 @@ TEST(MaskView, ErrorsSayWhatIsThere) {
   EXPECT_THAT(message([&] { view.column(0, 1, 4); }), HasSubstr("key position 4 asked; expected 0 to 3"));
   EXPECT_THAT(message([&] { MaskView(Mask::full(), {1, 1, -1, 4, {}, {}}); }), HasSubstr("q_len -1"));
   EXPECT_THAT(message([&] { MaskView(Mask::full(), {1, 1, 1, 4, Placement{-1, 0}, {}}); }), HasSubstr("q_begin -1"));
-  EXPECT_THAT(message([&] { MaskView(Mask::full(), {4, 1, kUnlimited / 2, kUnlimited / 2, {}, {}}).count_row(0, 0, 0); }), HasSubstr("no error"));
-  EXPECT_THAT(message([&] { MaskView(Mask::causal(), {1, 1, kUnlimited, 4, Placement{1, 0}, {}}); }), HasSubstr("positions end"));
+  EXPECT_THAT(
+      message([&] { MaskView(Mask::full(), {4, 1, kUnlimited / 2, kUnlimited / 2, {}, {}}).count_row(0, 0, 0); }),
+      HasSubstr("no error"));
+  EXPECT_THAT(message([&] { MaskView(Mask::causal(), {1, 1, kUnlimited, 4, Placement{1, 0}, {}}); }),
+              HasSubstr("positions end"));
 }
 
 TEST(BitTable, TakesEveryLayout) {
@@ -128,13 +134,15 @@ TEST(BitTable, TakesEveryLayout) {
       for (int64_t h = 0; h < 3; ++h)
         for (int64_t q = 0; q < 2; ++q)
           for (int64_t k = 0; k < 80; ++k) {
-            const bool keep = k < 70 && (*view.at(b, h, q, std::min<int64_t>(k, 69)) != 0) == (polarity == Polarity::kKeep);
+            const bool keep =
+                k < 70 && (*view.at(b, h, q, std::min<int64_t>(k, 69)) != 0) == (polarity == Polarity::kKeep);
             EXPECT_EQ(mask.allowed(b, h, q, k), keep);
           }
   }
   const bool small[] = {true, false, false, true, true, true};
   const BitTable heads = BitTable::from_array(Polarity::kKeep, TensorView<const bool>(small, {3, 1, 2}));
-  EXPECT_EQ((std::vector<int64_t>{heads.batch(), heads.heads(), heads.q_len(), heads.kv_len()}), (std::vector<int64_t>{1, 3, 1, 2}));
+  EXPECT_EQ((std::vector<int64_t>{heads.batch(), heads.heads(), heads.q_len(), heads.kv_len()}),
+            (std::vector<int64_t>{1, 3, 1, 2}));
   EXPECT_THROW(BitTable::from_array(Polarity::kKeep, TensorView<const bool>(small, {6})), Error);
   TensorView<const bool> one(small, {1, 1});
   one.strides = {0, 0};
@@ -204,7 +212,8 @@ TEST(MaskView, RastersHaveTheirCellsInPlace) {
 TEST(MaskManual, IsWhatTheLibraryDraws) {
   std::ifstream file(std::string(REGARD_TEST_DATA) + "/../docs/masks.md");
   ASSERT_TRUE(file.is_open());
-  const uint8_t ring[36] = {1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1};
+  const uint8_t ring[36] = {1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0,
+                            0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1};
   Bindings bindings;
   bindings.tables.emplace("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(ring, {6, 6})));
   std::vector<MaskOp> drawn;
@@ -241,7 +250,8 @@ TEST(MaskManual, IsWhatTheLibraryDraws) {
   }
   EXPECT_EQ(errors, 1);
   for (int op = 0; op <= static_cast<int>(MaskOp::kPerHead); ++op)
-    EXPECT_NE(std::find(drawn.begin(), drawn.end(), static_cast<MaskOp>(op)), drawn.end()) << mask_op_name(static_cast<MaskOp>(op));
+    EXPECT_NE(std::find(drawn.begin(), drawn.end(), static_cast<MaskOp>(op)), drawn.end())
+        << mask_op_name(static_cast<MaskOp>(op));
 }
 
 }  // namespace

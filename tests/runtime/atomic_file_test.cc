@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "regard/runtime.h"
+
 namespace regard {
 namespace {
 
@@ -168,6 +170,17 @@ TEST_F(AtomicFileTest, RefusesWhatItMustNotReplace) {
   EXPECT_EQ(write_file(directory_.string(), bytes("new")).failure().code, Code::kInvalidArgument);
   EXPECT_EQ(write_file(name("no/such/directory"), bytes("new")).failure().code, Code::kNotFound);
   EXPECT_EQ(write_file("", bytes("new")).failure().code, Code::kInvalidArgument);
+}
+
+TEST_F(AtomicFileTest, ThePublicFunctionThrows) {
+  save_file(name(), "text");
+  EXPECT_EQ(read(name()), "text");
+  try {
+    save_file("/dev/full", "x");
+    FAIL() << "a full disk was not noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kIo);
+  }
 }
 
 TEST_F(AtomicFileTest, KeepsPermissionsAndFollowsLinks) {

@@ -78,8 +78,9 @@ REGARD_INLINE void decode_codes(const uint8_t* super, const uint8_t* tile, int64
   constexpr bool kShiftsLast = !kConvertsUnsigned && L::kBits * L::kFields == 32;
   constexpr int kMasked = kShiftsLast ? L::kFields - 1 : L::kFields;
   constexpr int kLines = (L::kTileBytes + 64 * L::kFields - 1) / (64 * L::kFields);
-  REGARD_NO_UNROLL  // unrolled, the compilers hoist sixteen loads and spill them
+  REGARD_NO_UNROLL
   for (int i = 0; i < kMasked; ++i) {
+    REGARD_OPAQUE(codes);  // the rows are the same for every i: the compilers would load them all ahead of the loop and spill them
     REGARD_UNROLL
     for (int line = 0; line < kLines; ++line) prefetch_ahead(tile, kPrefetchBytes + 64 * (i * kLines + line));
     REGARD_UNROLL

@@ -26,3 +26,6 @@
 #define REGARD_UNROLL_2 _Pragma("GCC unroll 2")
 #define REGARD_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
+
+// Hides where a pointer comes from, so that loads through it are not moved across this line.
+#define REGARD_OPAQUE(pointer) __asm__ volatile("" : "+r"(pointer))

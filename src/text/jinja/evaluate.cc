@@ -121,7 +121,8 @@ Value Interpreter::evaluate_call(const Expr& expr, Scope& scope, const Value* ca
   } else {
     function = evaluate(callee, scope);
   }
-  Arguments arguments = arguments_of(expr, callee.name.empty() ? "the function" : callee.name, scope);
+  const std::string_view name = callee.name.empty() ? std::string_view("the function") : std::string_view(callee.name);
+  Arguments arguments = arguments_of(expr, name, scope);
   runtime_.stand_at(callee.offset);
   if (const auto* macro = function.as<std::shared_ptr<const Macro>>()) return call_macro(**macro, arguments, caller);
   if (caller != nullptr) runtime_.unsupported("a call block needs a macro");

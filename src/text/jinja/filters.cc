@@ -87,7 +87,7 @@ Value indent_filter(Runtime& runtime, const Value& input, Arguments& arguments) 
     if (width != nullptr && !to_integer(*width, count)) runtime.wrong("indent needs an int or a str as `width`");
     indentation = *arithmetic(runtime, Op::kMul, template_text(" "), Value(count)).text();
   }
-  MarkedText text = to_text(runtime, input);
+  MarkedText text = text_argument(runtime, "what `indent` works on", input);
   runtime.append(text, "\n", Origin::kTemplate);  // as Jinja does, so that a last empty line counts
   const std::vector<Value> lines = split_lines(runtime, text);
   MarkedText out;
@@ -154,6 +154,7 @@ Value int_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Value* fallback = arguments.next("default");
   if (arguments.integer("base", 10) != 10) runtime.unsupported("only base 10 is supported by `int`");
   arguments.done();
+  if (input.is_undefined()) runtime.wrong("an undefined value is no number");
   int64_t integer = 0;
   if (to_integer(input, integer)) return Value(integer);
   double number = 0;
@@ -175,6 +176,7 @@ Value int_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value float_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   const Value* fallback = arguments.next("default");
   arguments.done();
+  if (input.is_undefined()) runtime.wrong("an undefined value is no number");
   double number = 0;
   if (to_number(input, number)) return Value(number);
   if (input.text() != nullptr) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/merge_sort.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
@@ -134,7 +135,8 @@ Value select_items(Runtime& runtime, const Value& input, Arguments& arguments, K
   const std::vector<Value> rest = arguments.rest();
   const Arguments::Named named = arguments.rest_named();
   std::vector<Value> kept;
-  for (const Value& item : runtime.items(input)->items) {
+  const ListRef items = runtime.items(input);
+  for (const Value& item : items->items) {
     runtime.step();
     const Value looked_at = look == Look::kAtAttribute ? follow(runtime, item, attribute) : item;
     bool passes = truth(looked_at);
@@ -189,7 +191,7 @@ std::vector<Keyed> keyed_items(Runtime& runtime, const std::vector<Value>& items
 
 // Stable in both directions, as sorted(reverse=True) of Python.
 std::vector<Value> sorted(Runtime& runtime, std::vector<Keyed> keyed, bool descending) {
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& left, const Keyed& right) {
+  merge_sort(keyed, [&](const Keyed& left, const Keyed& right) {
     return descending ? is_before(runtime, right.key, left.key) : is_before(runtime, left.key, right.key);
   });
   std::vector<Value> items;
@@ -257,7 +259,8 @@ Value sum_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   arguments.done();
   Value sum = start != nullptr ? *start : Value(int64_t{0});
   if (sum.text() != nullptr) runtime.wrong("`sum` does not join strs; use `join`");
-  for (const Value& item : runtime.items(input)->items) {
+  const ListRef items = runtime.items(input);
+  for (const Value& item : items->items) {
     const bool whole = attribute == nullptr || attribute->is<None>();
     sum = arithmetic(runtime, Op::kAdd, sum, whole ? item : follow(runtime, item, *attribute));
   }

@@ -6,6 +6,11 @@
 #include "text/jinja/print.h"
 
 namespace regard::jinja {
+namespace {
+
+constexpr uint64_t kTurnCost = 8;  // steps for making and freeing the scope of one turn of a loop
+
+}  // namespace
 
 Interpreter::Depth::Depth(Interpreter& interpreter) : interpreter_(interpreter) {
   const int limit = interpreter.runtime_.limits().max_depth;
@@ -67,7 +72,8 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope) {
     case Stmt::Kind::kFilter: {
       const auto inner = std::make_shared<Scope>(&scope);
       const Value value = piped(*stmt.expr, capture(stmt.body, *inner), scope);
-      runtime_.append(*out_, to_text(runtime_, value));
+      if (value.text() == nullptr) runtime_.wrong("a filter block must end in a str, not a {}", type_name(value));
+      runtime_.append(*out_, *value.text());
       return Flow::kNext;
     }
     case Stmt::Kind::kWith:
@@ -95,6 +101,7 @@ Interpreter::Flow Interpreter::execute_if(const Stmt& stmt, Scope& scope) {
 ListRef Interpreter::filtered(const Stmt& stmt, const ListRef& items, Scope& scope) {
   std::vector<Value> kept;
   for (const Value& item : items->items) {
+    runtime_.step(kTurnCost);
     const auto inner = std::make_shared<Scope>(&scope);
     inner->names["loop"] = Value();  // the loop does not exist yet, and an outer one is not meant
     assign(*stmt.target, item, *inner);
@@ -110,12 +117,11 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope) {
   if (stmt.test != nullptr) items = filtered(stmt, items, scope);
   const auto loop = std::make_shared<Loop>();
   loop->items = items;
-  loop->level = ++loops_;
   bool completed = false;  // as in Jinja, a body that `continue` always leaves has not run as far as else is concerned
   Flow flow = Flow::kNext;
   for (size_t i = 0; i < items->items.size(); ++i) {
     loop->index = i;
-    runtime_.step();
+    runtime_.step(kTurnCost);
     const auto inner = std::make_shared<Scope>(&scope);  // what one turn sets is gone in the next
     inner->names["loop"] = Value(loop);
     assign(*stmt.target, items->items[i], *inner);
@@ -123,7 +129,6 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope) {
     if (flow == Flow::kBreak) break;
     if (flow == Flow::kNext) completed = true;
   }
-  --loops_;
   if (completed || stmt.otherwise.empty()) return Flow::kNext;
   const auto inner = std::make_shared<Scope>(&scope);
   return execute(stmt.otherwise, *inner);
@@ -211,10 +216,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments& arguments, const Va
   for (size_t i = 0; i < defaults.size(); ++i) {
     if (defaults[i] != nullptr) scope->names[definition.parameters[i].first] = evaluate(*defaults[i], *scope);
   }
-  const int loops = std::exchange(loops_, 0);
-  Value result(capture(definition.body, *scope));
-  loops_ = loops;
-  return result;
+  return Value(capture(definition.body, *scope));
 }
 
 MarkedText render(const Template& parsed, const Variables& variables, const Limits& limits, const Clock& clock) {

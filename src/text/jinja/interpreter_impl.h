@@ -78,7 +78,6 @@ class Interpreter {
   MarkedText* out_ = nullptr;      // where text goes: the result, or what a block captures
   const Value* piped_ = nullptr;   // the input of a filter chain that stands behind a block
   int depth_ = 0;
-  int loops_ = 0;
 };
 
 }  // namespace regard::jinja

@@ -8,7 +8,7 @@ namespace regard::jinja {
 
 struct Limits {
   size_t max_source_bytes = size_t{256} << 10; ///< length of the template
-  int max_nesting = 100;                       ///< of expressions and of statements in the template
+  int max_nesting = 200;                       ///< of expressions and of statements in the template
   int max_depth = 400;                         ///< of evaluation, macro calls included
   uint64_t max_steps = 10'000'000;             ///< evaluated nodes; long texts and lists cost more than one
   size_t max_output_bytes = size_t{16} << 20;  ///< of the rendered text, and of any one text

@@ -62,8 +62,7 @@ std::vector<Value> split_at_space(Runtime& runtime, const MarkedText& text, int6
     while (at < bytes.size() && is_space(code_point_at(bytes, at).value)) at += code_point_at(bytes, at).bytes;
     if (at >= bytes.size()) return parts;
     if (limit >= 0 && parts.size() == static_cast<size_t>(limit)) {
-      const MarkedText rest = runtime.slice(text, at, bytes.size());
-      parts.emplace_back(strip(runtime, rest, Side::kRight, nullptr));
+      parts.emplace_back(runtime.slice(text, at, bytes.size()));
       return parts;
     }
     const size_t begin = at;
@@ -325,8 +324,8 @@ bool loop_attribute(Runtime&, const Loop& loop, std::string_view name, Value& va
   else if (name == "length") value = Value(length);
   else if (name == "revindex") value = Value(length - index);
   else if (name == "revindex0") value = Value(length - index - 1);
-  else if (name == "depth") value = Value(int64_t{loop.level});
-  else if (name == "depth0") value = Value(int64_t{loop.level} - 1);
+  else if (name == "depth") value = Value(int64_t{1});  // recursive loops are not supported
+  else if (name == "depth0") value = Value(int64_t{0});
   else if (name == "previtem") value = index == 0 ? Value() : loop.items->items[loop.index - 1];
   else if (name == "nextitem") value = index + 1 == length ? Value() : loop.items->items[loop.index + 1];
   else if (name == "cycle") value = Value(Function{"cycle", true});

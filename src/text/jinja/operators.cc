@@ -275,7 +275,7 @@ Value slice_of(Runtime& runtime, const Value& object, const Value& start, const 
   const MarkedText* text = object.text();
   const List* list = object.list();
   if (text == nullptr && (list == nullptr || list->kind == List::Kind::kView || list->kind == List::Kind::kGenerator)) {
-    return {};  // as Jinja has it: what cannot be sliced has no such item
+    runtime.wrong("a {} cannot be sliced", type_name(object));
   }
   if (text != nullptr) runtime.read(2 * text->size());
   const auto length = static_cast<int64_t>(text != nullptr ? count_code_points(text->bytes()) : list->items.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/jinja/merge_sort.h"
 #include "text/jinja/unicode.h"
 
 namespace regard::jinja {
@@ -163,7 +164,7 @@ class JsonPrinter {
 
   void print_list(const List& list) {
     if (list.kind != List::Kind::kList && list.kind != List::Kind::kTuple) {
-      runtime_.wrong("a {} cannot be written as JSON", type_name(Value(ListRef(std::make_shared<const List>(list)))));
+      runtime_.wrong("a range, dict view or generator cannot be written as JSON; apply `list` first");
     }
     if (list.items.empty()) return plain("[]");
     plain("[");
@@ -184,7 +185,7 @@ class JsonPrinter {
     entries.reserve(dict.size());
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
-      std::stable_sort(entries.begin(), entries.end(), [this](const Dict::Entry* left, const Dict::Entry* right) {
+      merge_sort(entries, [this](const Dict::Entry* left, const Dict::Entry* right) {
         runtime_.step();
         const int result = order(left->first, right->first);
         if (result == kNoOrder) runtime_.wrong("keys of different kinds cannot be sorted");

@@ -1,5 +1,6 @@
 // Functions of text that filters and methods share. Everything is made of slices and appends, so that each byte keeps its
 // origin; a changed character takes the origin of what it was made from.
+#include <algorithm>
 #include <cstring>
 
 #include "text/jinja/builtins.h"
@@ -15,7 +16,7 @@ template <class Change>
 MarkedText change_characters(Runtime& runtime, const MarkedText& text, Change change) {
   MarkedText out;
   const std::string_view bytes = text.bytes();
-  runtime.read(bytes.size());
+  runtime.read(4 * bytes.size());  // looking up case takes longer than looking at a byte
   std::string changed;
   // Characters of one origin are gathered, so that an append happens per run and not per character.
   Origin origin = Origin::kTemplate;
@@ -99,13 +100,9 @@ MarkedText strip(Runtime& runtime, const MarkedText& text, Side side, const Valu
     begin += c.bytes;
   }
   while (side != Side::kLeft && end > begin) {
-    size_t last = end - 1;  // back to the byte that begins a character which ends here
-    for (size_t back = 1; back <= 4 && back <= end - begin; ++back) {
-      if (code_point_at(bytes, end - back).bytes == back) {
-        last = end - back;
-        break;
-      }
-    }
+    size_t length = std::min<size_t>(4, end - begin);  // of the last character: the longest that ends here
+    while (length > 1 && code_point_at(bytes, end - length).bytes != length) --length;
+    const size_t last = end - length;
     runtime.step(look_up);
     if (!is_stripped(code_point_at(bytes, last).value, bytes.substr(last, end - last), set)) break;
     end = last;

@@ -17,7 +17,11 @@ namespace regard::jinja {
 
 struct Stmt;
 struct Scope;
-class Value;
+struct List;
+class Dict;
+struct Namespace;
+struct Loop;
+struct Macro;
 
 struct Undefined {};
 struct None {};
@@ -27,62 +31,6 @@ struct None {};
 struct Extent {
   int depth = 0;
   uint64_t weight = 1;
-};
-
-/// A list and its relatives, which differ in what may be done with them, as in Python.
-struct List {
-  enum class Kind {
-    kList,
-    kTuple,
-    kRange,      // of range(); cannot be printed here
-    kView,       // of dict.items(), keys(), values(): no indexing, cannot be printed here
-    kGenerator,  // of map, select, reject ...: can be walked once, has no length, is always true
-  };
-  std::vector<Value> items;
-  Kind kind = Kind::kList;
-  Extent extent{1, 1};             // set by Runtime::list()
-  mutable bool exhausted = false;  // a generator that has been walked
-};
-
-/// Key and value pairs in the order of insertion.
-class Dict {
- public:
-  using Entry = std::pair<Value, Value>;
-  const std::vector<Entry>& entries() const noexcept { return entries_; }
-  size_t size() const noexcept { return entries_.size(); }
-  /// The value at a key, or nullptr. Keys are equal as in Python: 1, 1.0 and true are one key.
-  const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
-  /// Sets a key that is_hashable(); an old value is replaced where it stands.
-  void set(Value key, Value value);
-
-  Extent extent{1, 1};  // kept by set()
-
- private:
-  std::vector<Entry> entries_;
-  std::unordered_map<std::string, size_t> index_;  // from the key's canonical spelling
-};
-
-/// namespace(...): the one thing that can be changed. All live in the registry of the run, which breaks their cycles.
-struct Namespace {
-  std::vector<std::pair<std::string, Value>> attributes;
-  const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
-};
-
-/// What `loop` stands for inside a for.
-struct Loop {
-  std::shared_ptr<const List> items;
-  size_t index = 0;
-  int level = 1;
-  std::vector<Value> last_changed;  // arguments of the previous loop.changed(...)
-  bool changed_called = false;
-};
-
-/// A macro with the scope it was defined in. The scope is not kept alive: a macro that outlives it cannot be called.
-struct Macro {
-  const Stmt* definition = nullptr;
-  std::weak_ptr<Scope> scope;
 };
 
 /// A function of the interpreter, by name. Methods have `is_method` set: they can be tested, and called only where named.
@@ -144,6 +92,61 @@ class Value {
 
  private:
   Storage storage_;
+};
+
+/// A list and its relatives, which differ in what may be done with them, as in Python.
+struct List {
+  enum class Kind {
+    kList,
+    kTuple,
+    kRange,      // of range(); cannot be printed here
+    kView,       // of dict.items(), keys(), values(): no indexing, cannot be printed here
+    kGenerator,  // of map, select, reject ...: can be walked once, has no length, is always true
+  };
+  std::vector<Value> items;
+  Kind kind = Kind::kList;
+  Extent extent{1, 1};             // set by Runtime::list()
+  mutable bool exhausted = false;  // a generator that has been walked
+};
+
+/// Key and value pairs in the order of insertion.
+class Dict {
+ public:
+  using Entry = std::pair<Value, Value>;
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  size_t size() const noexcept { return entries_.size(); }
+  /// The value at a key, or nullptr. Keys are equal as in Python: 1, 1.0 and true are one key.
+  const Value* find(const Value& key) const;
+  const Value* find(std::string_view key) const;
+  /// Sets a key that is_hashable(); an old value is replaced where it stands.
+  void set(Value key, Value value);
+
+  Extent extent{1, 1};  // kept by set()
+
+ private:
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> index_;  // from the key's canonical spelling
+};
+
+/// namespace(...): the one thing that can be changed. All live in the registry of the run, which breaks their cycles.
+struct Namespace {
+  std::vector<std::pair<std::string, Value>> attributes;
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+};
+
+/// What `loop` stands for inside a for.
+struct Loop {
+  std::shared_ptr<const List> items;
+  size_t index = 0;
+  std::vector<Value> last_changed;  // arguments of the previous loop.changed(...)
+  bool changed_called = false;
+};
+
+/// A macro with the scope it was defined in. The scope is not kept alive: a macro that outlives it cannot be called.
+struct Macro {
+  const Stmt* definition = nullptr;
+  std::weak_ptr<Scope> scope;
 };
 
 /// Text written by the template (or by the interpreter for it).

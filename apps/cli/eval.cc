@@ -1,0 +1,157 @@
+// `regard eval`: how well a model predicts a text. What was measured is kept in --state, so that a stopped run goes on.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "input.h"
+#include "model_options.h"
+#include "regard/error.h"
+#include "regard/runtime.h"
+
+namespace regard::cli {
+namespace {
+
+// What a state belongs to: another text, model or window would continue something else. FNV-1a over all of it.
+uint64_t fingerprint(const Model& model, const std::vector<int32_t>& tokens, const EvalOptions& options) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto mix = [&hash](uint64_t value) {
+    for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 255u)) * 0x100000001b3u;
+  };
+  mix(model.info().file_bytes);
+  mix(static_cast<uint64_t>(model.info().num_parameters));
+  mix(static_cast<uint64_t>(model.context()));
+  mix(static_cast<uint64_t>(options.window));
+  mix(static_cast<uint64_t>(options.stride));
+  for (const int32_t id : tokens) mix(static_cast<uint64_t>(id));
+  return hash;
+}
+
+constexpr std::string_view kStateTitle = "regard-eval-state 1";
+
+// The nats are written as a hexadecimal float: a run that goes on ends with the same bits as one that was not stopped.
+std::string state_text(uint64_t print, const EvalState& state) {
+  return fmt::format("{}\n{:016x}\n{}\n{}\n{:a}\n", kStateTitle, print, state.next_token, state.scored_tokens, state.nats);
+}
+
+EvalState parse_state(const std::string& text, uint64_t print, const std::string& path) {
+  const std::vector<std::string> lines = split(text, '\n');
+  if (lines.size() != 5 || lines[0] != kStateTitle) throw Error(Code::kCorruptData, fmt::format("'{}' is no state of an evaluation", path));
+  if (lines[1] != fmt::format("{:016x}", print)) {
+    throw UsageError(fmt::format("'{}' belongs to another model, text or window; choose another --state", path));
+  }
+  EvalState state;
+  double nats = 0;
+  const auto whole = [&](const std::string& line, int64_t& value) {
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    return error == std::errc() && end == line.data() + line.size() && value >= 0;
+  };
+  std::string_view hex = lines[4];
+  if (hex.starts_with("0x")) hex.remove_prefix(2);
+  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), nats, std::chars_format::hex);
+  if (!whole(lines[2], state.next_token) || !whole(lines[3], state.scored_tokens) || error != std::errc() || end != hex.data() + hex.size() ||
+      !std::isfinite(nats)) {
+    throw Error(Code::kCorruptData, fmt::format("'{}' is damaged", path));
+  }
+  state.nats = nats;
+  return state;
+}
+
+bool exists(const std::string& path) {
+  try {
+    read_text(path);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == Code::kNotFound) return false;
+    throw;
+  }
+}
+
+int run_eval(Context& context) {
+  const Arguments& arguments = context.arguments;
+  const Model model = load_model(context);
+  const std::string text = read_text_input("", false, arguments.text("file"), "--file");
+  const std::vector<int32_t> tokens =
+      model.tokenizer().encode(text, {SpecialTokens::kAsText, arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel});
+  if (tokens.size() < 2) throw UsageError(fmt::format("the text has {} tokens; at least 2 are needed to predict one", tokens.size()));
+
+  EvalOptions options;
+  options.window = arguments.has("window") ? arguments.integer("window") : 0;
+  options.stride = arguments.has("stride") ? arguments.integer("stride") : 0;
+  options.prefill_chunk = arguments.integer("chunk");
+  options.stop = &stop_token();
+
+  const std::string& state_path = arguments.text("state");
+  const uint64_t print = fingerprint(model, tokens, options);
+  EvalState state;
+  if (!state_path.empty() && exists(state_path)) state = parse_state(read_text(state_path), print, state_path);
+  if (state.next_token > 0) context.messages.note(fmt::format("going on at token {}", state.next_token));
+
+  options.progress = [&](int64_t done, int64_t all, double nats) {
+    const double each = done > 0 ? nats / static_cast<double>(done) : 0;
+    context.messages.progress(fmt::format("{:.4f} nats per token", each), static_cast<uint64_t>(done), static_cast<uint64_t>(all));
+  };
+  state = evaluate(model, tokens, options, state);
+  context.messages.end_progress();
+  if (!state_path.empty()) save_file(state_path, state_text(print, state));
+  const bool complete = state.next_token >= static_cast<int64_t>(tokens.size());
+  if (state.scored_tokens == 0) {
+    if (signal_received() != 0) return 0;  // stopped before the first window: there is nothing to report
+    throw Error(Code::kNumeric, "no token was scored");
+  }
+
+  const double nats = state.nats / static_cast<double>(state.scored_tokens), perplexity = std::exp(nats);
+  if (!std::isfinite(nats)) throw Error(Code::kNumeric, "the model gives infinite nats to this text");
+  if (arguments.flag("json")) {
+    JsonWriter json;
+    json.begin_object().member("schema", 1).member("tokens", int64_t(tokens.size())).member("scored_tokens", state.scored_tokens);
+    json.member("nats_per_token", nats).key("perplexity");
+    if (std::isfinite(perplexity)) json.value(perplexity);
+    else json.null();
+    context.out.write(json.member("complete", complete).end().finish() + "\n");
+  } else {
+    context.out.print("{:.6f} nats per token, perplexity {:.4f}, {} of {} tokens scored{}\n", nats, perplexity, state.scored_tokens,
+                      tokens.size(), complete ? "" : " (stopped)");
+  }
+  if (arguments.has("max-perplexity") && perplexity > arguments.number("max-perplexity")) {
+    context.messages.error(fmt::format("perplexity {:.4f} is above --max-perplexity {}", perplexity, arguments.number("max-perplexity")));
+    return exit_status(Code::kFailedCheck);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command eval_command() {
+  return {
+      .name = "eval",
+      .summary = "measure how well a model predicts a text",
+      .description = "Prints the nats per token and the perplexity of a text. The text is cut into windows, or a window slides over it so that "
+                     "each token is predicted from more of what stands before. Ctrl-C stops after the window at hand; with --state the next run "
+                     "goes on there.",
+      .examples = {{"regard eval -m model.gguf --file wiki.txt", "Windows of the model's own length."},
+                   {"regard eval -m model.gguf --file wiki.txt --window 1024 --stride 512 --state wiki.state", "Sliding, and able to go on."}},
+      .positionals = {},
+      .options = join({model_options(),
+                       {
+                           {.name = "file", .letter = 'f', .type = Type::kInputFile, .value = "FILE",
+                            .help = "The text; - or nothing is standard input.", .section = Section::kCommon},
+                           {.name = "window", .type = Type::kInteger, .value = "N",
+                            .help = "Tokens that the model sees at once; without it, its context.", .unit = "tokens", .min = 2,
+                            .max = 16777216, .section = Section::kCommon},
+                           {.name = "stride", .type = Type::kInteger, .value = "N",
+                            .help = "Tokens by which the window moves; without it, the whole window.", .unit = "tokens", .min = 1,
+                            .max = 16777216, .section = Section::kCommon},
+                           {.name = "state", .type = Type::kOutputFile, .value = "FILE",
+                            .help = "Where to keep what was measured; when it is there, the run goes on from it."},
+                           {.name = "max-perplexity", .type = Type::kNumber, .value = "X", .help = "Ends with status 1 when it is above X.",
+                            .min = 0},
+                           {.name = "no-bos", .help = "Does not add the tokens that the model wants around a text."},
+                           chunk_option(),
+                           json_option(),
+                       }}),
+      .run = run_eval,
+  };
+}
+
+}  // namespace regard::cli

@@ -1,0 +1,116 @@
+// `regard generate`: continues prompts.
+#include <fmt/format.h>
+
+#include "input.h"
+#include "model_options.h"
+
+namespace regard::cli {
+namespace {
+
+// The prompts as token ids: from --ids, or from --prompt, --file or standard input.
+std::vector<std::vector<int32_t>> read_prompts(const Arguments& arguments, const Model& model, std::vector<std::string>& texts) {
+  if (arguments.has("ids")) {
+    if (arguments.has("prompt") || arguments.has("file")) throw UsageError("--ids stands alone, without --prompt and --file");
+    std::vector<std::vector<int32_t>> prompts;
+    for (const std::string& ids : arguments.list("ids")) prompts.push_back(parse_ids(ids, "--ids"));
+    for (const auto& ids : prompts) texts.push_back(model.tokenizer().decode(ids, {.special = SpecialText::kShow}));
+    return prompts;
+  }
+  texts = arguments.list("prompt");
+  if (texts.empty()) {
+    texts = {read_text_input("", false, arguments.text("file"), "--prompt")};
+  } else if (arguments.has("file")) {
+    throw UsageError("a prompt is given twice, as --prompt and as --file");
+  }
+  EncodeOptions options;
+  options.special = arguments.flag("special") ? SpecialTokens::kParse : SpecialTokens::kAsText;
+  options.add = arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel;
+  std::vector<std::vector<int32_t>> prompts;
+  for (const std::string& text : texts) {
+    prompts.push_back(model.tokenizer().encode(text, options));
+    if (prompts.back().empty()) throw UsageError("a prompt is empty, and this model has no token that begins a text");
+  }
+  return prompts;
+}
+
+int run_generate(Context& context) {
+  const Arguments& arguments = context.arguments;
+  GenerateOptions options = read_generate_options(arguments);
+  const bool json_wanted = arguments.flag("json");
+  if (arguments.has("top-logprobs")) options.top_logprobs = arguments.integer("top-logprobs");
+  if (options.top_logprobs >= 0 && !json_wanted) throw UsageError("--top-logprobs is printed with --json only");
+
+  const Model model = load_model(context);
+  std::vector<std::string> texts;
+  const std::vector<std::vector<int32_t>> prompts = read_prompts(arguments, model, texts);
+
+  // One prompt is streamed as it is written; several would mix, and come one after the other at the end.
+  const bool stream = prompts.size() == 1 && !json_wanted;
+  if (stream && arguments.flag("echo")) context.out.write(texts[0]);
+  OnToken on_token;
+  if (stream) {
+    context.out.flush();
+    on_token = [&context](const TokenEvent& event) {
+      context.out.write(event.text);
+      context.out.flush();
+      return true;
+    };
+  }
+  const std::vector<Generation> generations = generate(model, prompts, options, on_token);
+
+  if (json_wanted) {
+    JsonWriter json;
+    json.begin_object().member("schema", 1).member("model", model.info().name).member("seed", options.sampling.seed).key("results").begin_array();
+    for (const Generation& generation : generations) {
+      json.begin_object();
+      write_generation(json, generation, model.tokenizer());
+      json.end();
+    }
+    context.out.write(json.end().end().finish() + "\n");
+  } else if (stream) {
+    context.out.write("\n");
+  } else {
+    for (size_t i = 0; i < generations.size(); ++i) {
+      context.out.print("{}{}\n", arguments.flag("echo") ? texts[i] : "", generations[i].text);
+    }
+  }
+  context.out.flush();
+  for (const Generation& generation : generations) context.messages.note(speed_text(generation));
+  return 0;
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {
+      .name = "generate",
+      .summary = "continue a text",
+      .description = "Continues a prompt with a model and prints the text token by token. The first Ctrl-C stops at the next token and keeps "
+                     "what was written; the second stops at once.",
+      .examples = {{"regard generate -m model.gguf -p \"The sea\" -n 40", "Forty tokens, the most likely one each time."},
+                   {"regard generate -m model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7 --json",
+                    "A sampled text with its token ids, for a script."}},
+      .positionals = {},
+      .options = join({model_options(),
+                       {
+                           {.name = "prompt", .letter = 'p', .type = Type::kText, .value = "TEXT",
+                            .help = "The text to continue. Without it, --file or standard input.", .repeat = Repeat::kMany,
+                            .section = Section::kCommon},
+                           {.name = "file", .letter = 'f', .type = Type::kInputFile, .value = "FILE",
+                            .help = "A file with the text to continue; - is standard input.", .section = Section::kCommon},
+                           {.name = "ids", .type = Type::kText, .value = "IDS", .help = "The prompt as token ids: '1 2 3'.",
+                            .repeat = Repeat::kMany},
+                           {.name = "echo", .help = "Prints the prompt before the text."},
+                           {.name = "special", .help = "Reads special tokens in the prompt, such as <|im_start|>."},
+                           {.name = "no-bos", .help = "Does not add the tokens that the model wants around a text."},
+                           {.name = "top-logprobs", .type = Type::kInteger, .value = "N",
+                            .help = "Adds to --json the log-probability of each token and of the N most likely ones.", .min = 0,
+                            .max = 1000},
+                           json_option(),
+                       },
+                       sampling_options()}),
+      .run = run_generate,
+  };
+}
+
+}  // namespace regard::cli

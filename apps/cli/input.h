@@ -1,0 +1,41 @@
+// Where texts, ids and output files come from: options, files, standard input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "command.h"
+
+namespace regard::cli {
+
+/// Bytes of a text file or of standard input that are read at most.
+inline constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
+/// The bytes of a file; "-" is standard input. Errors: Error as of the system, UsageError for a directory.
+std::string read_text(const std::string& path);
+
+/// A text from, in this order: the positional or option value `given`, the file `path`, or standard input when it is not a
+/// terminal. Errors: UsageError that says `what` is missing on a terminal, so that nobody waits in silence.
+std::string read_text_input(const std::string& given, bool has_given, const std::string& path, std::string_view what);
+
+/// A .npy file that a command wrote. Reported on standard output with --json, else as a note.
+struct WrittenArray {
+  std::string path;
+  std::string type;  ///< as NumPy names it
+  std::vector<int64_t> shape;
+};
+void report_written(Context& context, const std::vector<WrittenArray>& arrays);
+
+/// "1 2 3", also with commas, as token ids. Errors: UsageError that begins with `what`.
+std::vector<int32_t> parse_ids(std::string_view text, std::string_view what);
+
+/// The options --force and what checks it: an output may replace a file of the same kind ("\x93NUMPY", "\x89PNG"), but to
+/// replace anything else, such as a model, one has to say so. "-" becomes standard output.
+Option force_option();
+std::string output_path(const Arguments& arguments, std::string_view option, std::string_view magic);
+inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
+inline constexpr std::string_view kPngMagic = "\x89PNG";
+
+}  // namespace regard::cli

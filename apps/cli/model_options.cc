@@ -1,0 +1,155 @@
+#include "model_options.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "input.h"
+
+namespace regard::cli {
+
+std::vector<Option> model_options() {
+  return {
+      {.name = "model", .letter = 'm', .type = Type::kInputFile, .value = "FILE",
+       .help = "A GGUF file (the first part of a split one), or a directory with config.json and safetensors.",
+       .presence = Presence::kRequired, .section = Section::kCommon},
+      {.name = "context", .type = Type::kInteger, .value = "N",
+       .help = "Most tokens of one text, prompt included; without it, what the model was trained for.", .unit = "tokens", .min = 1,
+       .max = 16777216},
+      {.name = "mmap", .help = "Maps the file instead of reading it. If it shrinks meanwhile, the program dies."},
+  };
+}
+
+Option chunk_option() {
+  return {.name = "chunk", .type = Type::kInteger, .value = "N",
+          .help = "Tokens of a prompt that are computed together. Changes no bit of a result.", .unit = "tokens", .fallback = "512",
+          .min = 1, .max = 65536};
+}
+
+std::vector<Option> sampling_options() {
+  return {
+      {.name = "max-tokens", .letter = 'n', .type = Type::kInteger, .value = "N", .help = "Most tokens to write.", .unit = "tokens",
+       .fallback = "128", .min = 0, .max = 16777216, .section = Section::kCommon},
+      {.name = "temperature", .type = Type::kNumber, .value = "T",
+       .help = "Divides the logits; 0 takes the most likely token each time.", .fallback = "0", .min = 0, .max = 1000,
+       .section = Section::kCommon},
+      {.name = "top-k", .type = Type::kInteger, .value = "K", .help = "Keeps the K most likely tokens; 0 keeps all.", .fallback = "0",
+       .min = 0, .max = 1e9},
+      {.name = "top-p", .type = Type::kNumber, .value = "P",
+       .help = "Keeps the most likely tokens whose probabilities sum up to P.", .fallback = "1", .min = 1e-9, .max = 1},
+      {.name = "min-p", .type = Type::kNumber, .value = "P",
+       .help = "Keeps tokens with at least P times the largest probability.", .fallback = "0", .min = 0, .max = 1},
+      {.name = "typical-p", .type = Type::kNumber, .value = "P",
+       .help = "Keeps the tokens of typical information, up to this mass.", .fallback = "1", .min = 1e-9, .max = 1},
+      {.name = "repetition-penalty", .type = Type::kNumber, .value = "X",
+       .help = "Divides (or, below zero, multiplies) the logits of tokens that have occurred, prompt included; 1 is off.",
+       .fallback = "1", .min = 1e-3, .max = 1000},
+      {.name = "frequency-penalty", .type = Type::kNumber, .value = "X", .help = "Subtracted for each time a token was written.",
+       .fallback = "0", .min = -1000, .max = 1000},
+      {.name = "presence-penalty", .type = Type::kNumber, .value = "X", .help = "Subtracted once when a token was written.",
+       .fallback = "0", .min = -1000, .max = 1000},
+      {.name = "no-repeat-ngram", .type = Type::kInteger, .value = "N", .help = "No N tokens in a row occur twice; 0 is off.",
+       .fallback = "0", .min = 0, .max = 1e6},
+      {.name = "logit-bias", .type = Type::kText, .value = "ID=X", .help = "Adds X to the logit of a token id; -inf bans it.",
+       .repeat = Repeat::kMany},
+      {.name = "seed", .type = Type::kInteger, .value = "N",
+       .help = "The same seed gives the same text, on any number of threads and in any batch.", .fallback = "0", .min = 0},
+      {.name = "stop", .type = Type::kText, .value = "TEXT", .help = "Ends before this text; it is not printed.", .repeat = Repeat::kMany},
+      {.name = "stop-id", .type = Type::kInteger, .value = "ID", .help = "Ends at this token id.", .min = 0, .max = 2147483647,
+       .repeat = Repeat::kMany},
+      {.name = "ignore-eos", .help = "Goes on when the model would end the text."},
+      chunk_option(),
+  };
+}
+
+Model load_model(Context& context) {
+  const Arguments& arguments = context.arguments;
+  ModelOptions options;
+  if (arguments.has("context")) options.context = arguments.integer("context");
+  options.access = arguments.flag("mmap") ? FileAccess::kMap : FileAccess::kRead;
+  options.stop = &stop_token();
+  options.progress = [&context](uint64_t done, uint64_t total) { context.messages.progress("loading", done, total); };
+  Model model = Model::load(arguments.text("model"), options);
+  context.messages.end_progress();
+  return model;
+}
+
+Tokenizer load_tokenizer(const Arguments& arguments) {
+  std::filesystem::path path = arguments.text("model");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) path /= "tokenizer.json";
+  return Tokenizer::from_file(path);
+}
+
+GenerateOptions read_generate_options(const Arguments& arguments) {
+  GenerateOptions options;
+  SamplingOptions& sampling = options.sampling;
+  sampling.temperature = static_cast<float>(arguments.number("temperature"));
+  sampling.top_k = arguments.integer("top-k");
+  sampling.top_p = static_cast<float>(arguments.number("top-p"));
+  sampling.min_p = static_cast<float>(arguments.number("min-p"));
+  sampling.typical_p = static_cast<float>(arguments.number("typical-p"));
+  sampling.repetition_penalty = static_cast<float>(arguments.number("repetition-penalty"));
+  sampling.frequency_penalty = static_cast<float>(arguments.number("frequency-penalty"));
+  sampling.presence_penalty = static_cast<float>(arguments.number("presence-penalty"));
+  sampling.no_repeat_ngram = arguments.integer("no-repeat-ngram");
+  sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
+  for (const std::string& text : arguments.list("logit-bias")) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) throw UsageError(fmt::format("--logit-bias is '{}'; give ID=X", text));
+    const std::vector<int32_t> id = parse_ids(text.substr(0, equals), "--logit-bias");
+    if (id.size() != 1) throw UsageError(fmt::format("--logit-bias is '{}'; give ID=X", text));
+    const std::string value = text.substr(equals + 1);
+    const float bias = value == "-inf" ? -std::numeric_limits<float>::infinity() : static_cast<float>(parse_number(value, "--logit-bias"));
+    sampling.logit_bias.emplace_back(id[0], bias);
+  }
+  options.max_tokens = arguments.integer("max-tokens");
+  options.stop_strings = arguments.list("stop");
+  for (const std::string& id : arguments.list("stop-id")) options.stop_ids.push_back(parse_ids(id, "--stop-id").front());
+  options.end_of_text = arguments.flag("ignore-eos") ? GenerateOptions::EndOfText::kIgnore : GenerateOptions::EndOfText::kStop;
+  options.prefill_chunk = arguments.integer("chunk");
+  options.stop = &stop_token();
+  return options;
+}
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "length";
+}
+
+std::string speed_text(const Generation& generation) {
+  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
+  // The first token comes out of the prompt's last step; the others each take one of their own.
+  const double steps = std::max(0.0, static_cast<double>(generation.ids.size()) - 1);
+  return fmt::format("prompt {} tokens, {:.1f} tokens/s; text {} tokens, {:.1f} tokens/s; {}", generation.prompt_tokens,
+                     rate(static_cast<double>(generation.prompt_tokens), generation.prefill_seconds), generation.ids.size(),
+                     rate(steps, generation.decode_seconds), finish_name(generation.finish));
+}
+
+void write_generation(JsonWriter& json, const Generation& generation, const Tokenizer& tokenizer) {
+  json.member("text", generation.text).key("ids").begin_array();
+  for (const int32_t id : generation.ids) json.value(id);
+  json.end().member("finish", finish_name(generation.finish)).member("prompt_tokens", generation.prompt_tokens);
+  json.member("prefill_seconds", generation.prefill_seconds).member("decode_seconds", generation.decode_seconds);
+  if (generation.logprobs.empty()) return;
+  json.key("logprobs").begin_array();
+  for (size_t i = 0; i < generation.logprobs.size(); ++i) {
+    json.begin_object().member("id", generation.ids[i]).member("token", tokenizer.token_bytes(generation.ids[i]));
+    json.member("logprob", generation.logprobs[i]).key("top").begin_array();
+    if (i < generation.top.size()) {
+      for (const TokenLogprob& top : generation.top[i]) {
+        json.begin_object().member("id", top.id).member("token", tokenizer.token_bytes(top.id)).member("logprob", top.logprob).end();
+      }
+    }
+    json.end().end();
+  }
+  json.end();
+}
+
+}  // namespace regard::cli
