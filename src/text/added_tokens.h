@@ -21,7 +21,7 @@ struct AddedMatch {
 class AddedTokenMatcher {
  public:
   struct Entry {
-    std::string text;
+    std::string text{};
     int32_t id = -1;
     bool special = false, lstrip = false, rstrip = false, single_word = false;
   };

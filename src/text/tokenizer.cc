@@ -123,9 +123,10 @@ const std::string& Tokenizer::token_text(int32_t id) const {
 
 std::string Tokenizer::token_bytes(int32_t id) const {
   impl_->check_id(id, "Tokenizer::token_bytes");
-  TokenDecoder::State inside{.first = false, .stripped = 0, .start_done = true};
+  TokenDecoder::State inside{.first = false, .start_done = true};
   std::string bytes;
   impl_->decoder.append(impl_->decoded_piece(id), inside, bytes);
+  impl_->decoder.finish(inside, bytes);
   return bytes;
 }
 

@@ -23,18 +23,18 @@ inline constexpr size_t kMaxSteps = 64;
 /// What is looked for: a literal, or a regular expression as Oniguruma reads it.
 struct TextPattern {
   enum class Kind { kLiteral, kRegex } kind = Kind::kLiteral;
-  std::string text;
+  std::string text{};
 };
 
 // ---- normalizer: rewrites the text before it is split ----
 struct NfcStep {};
 struct ReplaceStep {
-  TextPattern pattern;
-  std::string content;
+  TextPattern pattern{};
+  std::string content{};
 };
 /// Puts `text` before a text that is not empty.
 struct PrependStep {
-  std::string text;
+  std::string text{};
 };
 using NormalizerStep = std::variant<NfcStep, ReplaceStep, PrependStep>;
 
@@ -46,7 +46,7 @@ struct ByteLevelStep {
 };
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 struct SplitStep {
-  TextPattern pattern;
+  TextPattern pattern{};
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  ///< what the pattern does not match counts as the match
 };
@@ -62,30 +62,30 @@ using PreTokenizerStep = std::variant<ByteLevelStep, SplitStep, MetaspaceStep>;
 // ---- models; WordPiece and Unigram will be further alternatives of ModelSpec ----
 /// Byte-pair encoding by the rank of merges; the initial symbols are characters.
 struct BpeSpec {
-  std::vector<std::pair<std::string, std::string>> merges;  ///< rank = index
-  std::optional<std::string> unk_token;
+  std::vector<std::pair<std::string, std::string>> merges{};  ///< rank = index
+  std::optional<std::string> unk_token{};
   bool fuse_unk = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
-  std::string continuing_subword_prefix;
-  std::string end_of_word_suffix;
+  std::string continuing_subword_prefix{};
+  std::string end_of_word_suffix{};
 };
 /// Merging by the score of the merged piece, as SentencePiece's BPE and llama.cpp do; bytes are the fall-back.
 struct SpmSpec {
-  std::vector<float> scores;  ///< one per piece
+  std::vector<float> scores{};  ///< one per piece
 };
 using ModelSpec = std::variant<BpeSpec, SpmSpec>;
 
 // ---- decoder ----
 struct ByteLevelDecode {};
 struct ReplaceDecode {
-  std::string pattern;  ///< literal, not empty
-  std::string content;
+  std::string pattern{};  ///< literal, not empty
+  std::string content{};
 };
 struct ByteFallbackDecode {};
 struct FuseDecode {};
 struct StripDecode {
-  std::string content;  ///< one character
+  std::string content{};  ///< one character
   size_t start = 0, stop = 0;
 };
 struct MetaspaceDecode {
@@ -99,7 +99,7 @@ enum class TokenKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserD
 
 /// A token that is looked for in the text before anything else happens.
 struct AddedTokenSpec {
-  std::string content;
+  std::string content{};
   int32_t id = -1;
   bool special = false;
   bool lstrip = false;       ///< swallows white space on its left
@@ -114,17 +114,17 @@ enum class AddedTokenOrder { kLeftmostLongest, kLongestFirst };
 
 struct TokenizerSpec {
   std::string origin = "tokenizer";   ///< named in messages, for example the file
-  std::vector<std::string> pieces;    ///< index = id; an empty one is unused
-  std::vector<TokenKind> kinds;       ///< empty: all normal
-  ModelSpec model;
-  std::vector<AddedTokenSpec> added;
+  std::vector<std::string> pieces{};    ///< index = id; an empty one is unused
+  std::vector<TokenKind> kinds{};       ///< empty: all normal
+  ModelSpec model{};
+  std::vector<AddedTokenSpec> added{};
   AddedTokenOrder added_order = AddedTokenOrder::kLeftmostLongest;
-  std::vector<NormalizerStep> normalizer;
-  std::vector<PreTokenizerStep> pre_tokenizer;
-  std::vector<DecoderStep> decoder;   ///< empty: pieces are joined by `joiner`
-  std::string joiner;
-  std::vector<int32_t> prefix, suffix;  ///< what AddSpecial::kAsModel puts around a text
-  std::optional<int32_t> bos, eos, eot, unk, pad;
+  std::vector<NormalizerStep> normalizer{};
+  std::vector<PreTokenizerStep> pre_tokenizer{};
+  std::vector<DecoderStep> decoder{};   ///< empty: pieces are joined by `joiner`
+  std::string joiner{};
+  std::vector<int32_t> prefix{}, suffix{};  ///< what AddSpecial::kAsModel puts around a text
+  std::optional<int32_t> bos{}, eos{}, eot{}, unk{}, pad{};
 };
 
 /// Checks the whole of `spec` and makes a tokenizer of it. Failures name the origin and what is wrong.
@@ -132,7 +132,7 @@ Result<Tokenizer> build_tokenizer(TokenizerSpec spec);
 
 /// The pre-tokenizer and the merging rule that a GGUF file of model "gpt2" means by `tokenizer.ggml.pre`.
 struct BuiltinPre {
-  std::vector<PreTokenizerStep> steps;
+  std::vector<PreTokenizerStep> steps{};
   bool ignore_merges = false;
   bool add_bos = false;  ///< when the file does not say
 };
