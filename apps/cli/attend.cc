@@ -1,0 +1,262 @@
+// `regard attend`: attention over arrays in .npy files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "input.h"
+#include "mask_options.h"
+#include "regard/attention.h"
+#include "regard/npy.h"
+#include "regard/position.h"
+
+namespace regard::cli {
+namespace {
+
+// An array [batch, heads, seq, dim] as f32.
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+
+  TensorView<float> view() { return {values.data(), {shape[0], shape[1], shape[2], shape[3]}}; }
+  int64_t batch() const { return shape[0]; }
+  int64_t heads() const { return shape[1]; }
+  int64_t length() const { return shape[2]; }
+  int64_t dim() const { return shape[3]; }
+};
+
+Tensor load_tensor(const Arguments& arguments, std::string_view option) {
+  const std::string& path = arguments.text(option);
+  const NpyArray array = load_npy(path);
+  if (array.shape.size() != 4) {
+    throw UsageError(fmt::format("--{} {} has the shape [{}]; give [batch, heads, seq, dim]", option, path, fmt::join(array.shape, ", ")));
+  }
+  return {array.shape, array.to_f32()};
+}
+
+Tensor empty_tensor(int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  Tensor tensor{{batch, heads, length, dim}, {}};
+  tensor.values.resize(static_cast<size_t>(batch * heads * length * dim));
+  return tensor;
+}
+
+// Where the slots of one side stand: the first position for all batch rows or one for each, or the position of every slot.
+struct Positions {
+  std::vector<int64_t> begin;
+  std::vector<int64_t> slots;
+  std::vector<int64_t> slots_shape;  // [n] or [batch, n], empty where there are no slots
+
+  TensorView<const int64_t> view() const {
+    if (slots_shape.empty()) return {};
+    if (slots_shape.size() == 1) return {slots.data(), {slots_shape[0]}};
+    return {slots.data(), {slots_shape[0], slots_shape[1]}};
+  }
+  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
+    if (!slots_shape.empty()) return slots[static_cast<size_t>((slots_shape.size() == 2 && slots_shape[0] > 1 ? batch * length : 0) + slot)];
+    return begin.empty() ? slot : begin[begin.size() == 1 ? 0 : static_cast<size_t>(batch)] + slot;
+  }
+};
+
+Positions read_positions(const Arguments& arguments, char side, const Tensor& tensor) {
+  const std::string begin = fmt::format("{}-begin", side), slots = fmt::format("{}-positions", side);
+  Positions positions;
+  if (arguments.has(begin)) {
+    positions.begin = parse_integers(arguments.text(begin), "--" + begin);
+    if (positions.begin.size() != 1 && static_cast<int64_t>(positions.begin.size()) != tensor.batch()) {
+      throw UsageError(fmt::format("--{} has {} numbers; give one, or one for each of the {} batch rows", begin, positions.begin.size(), tensor.batch()));
+    }
+  }
+  if (!arguments.has(slots)) return positions;
+  if (arguments.has(begin)) throw UsageError(fmt::format("--{} and --{} say the same thing; give one of them", begin, slots));
+  const NpyArray array = load_npy(arguments.text(slots));
+  const std::vector<int64_t>& s = array.shape;
+  const bool fits = (s.size() == 1 && s[0] == tensor.length()) ||
+                    (s.size() == 2 && (s[0] == 1 || s[0] == tensor.batch()) && s[1] == tensor.length());
+  if (!fits) {
+    throw UsageError(fmt::format("--{} has the shape [{}]; give [{}] or [{}, {}]", slots, fmt::join(s, ", "), tensor.length(), tensor.batch(),
+                                 tensor.length()));
+  }
+  positions.slots = array.to_i64();
+  positions.slots_shape = s;
+  return positions;
+}
+
+// Turns every vector of `tensor` by its position; slots that were never written stay.
+void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
+  const auto half = static_cast<size_t>(rope.half());
+  const bool interleaved = rope.config().order == RopeOrder::kInterleaved;
+  std::vector<float> cos(half), sin(half);
+  for (int64_t b = 0; b < tensor.batch(); ++b) {
+    for (int64_t i = 0; i < tensor.length(); ++i) {
+      const int64_t position = positions.of(b, i, tensor.length());
+      if (position < 0) continue;
+      rope.angles(position, cos.data(), sin.data());
+      for (int64_t h = 0; h < tensor.heads(); ++h) {
+        float* x = tensor.view().at(b, h, i);
+        for (size_t j = 0; j < half; ++j) {
+          float& a = x[interleaved ? 2 * j : j];
+          float& c = x[interleaved ? 2 * j + 1 : j + half];
+          const float turned_a = a * cos[j] - c * sin[j], turned_c = a * sin[j] + c * cos[j];
+          a = turned_a;
+          c = turned_c;
+        }
+      }
+    }
+  }
+}
+
+void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, Tensor& q, Tensor& k) {
+  if (!arguments.has("rope")) {
+    if (arguments.source("rope-dim") == Source::kCommandLine || arguments.source("rope-theta") == Source::kCommandLine) {
+      throw UsageError("--rope-dim and --rope-theta need --rope half or --rope interleaved");
+    }
+    return;
+  }
+  RopeConfig config;
+  config.order = arguments.text("rope") == "interleaved" ? RopeOrder::kInterleaved : RopeOrder::kHalfSplit;
+  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : q.dim();
+  config.theta = arguments.number("rope-theta");
+  if (config.rotary_dim > std::min(q.dim(), k.dim())) {
+    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, std::min(q.dim(), k.dim())));
+  }
+  const Rope rope(config);
+  apply_rope(rope, q_positions, q);
+  apply_rope(rope, k_positions, k);
+}
+
+// The names inside the table(...) terms of a mask.
+std::vector<std::string> table_names(std::string_view text) {
+  std::vector<std::string> names;
+  for (size_t at = text.find("table"); at != std::string_view::npos; at = text.find("table", at + 1)) {
+    size_t begin = text.find_first_not_of(' ', at + 5);
+    if (begin == std::string_view::npos || text[begin] != '(') continue;
+    begin = text.find_first_not_of(' ', begin + 1);
+    size_t end = begin;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+    if (begin < end) names.emplace_back(text.substr(begin, end - begin));
+  }
+  return names;
+}
+
+// --mask with --bind, where --table serves every table name that --bind does not.
+Mask read_mask(const Arguments& arguments, Bindings& bindings) {
+  std::string text = arguments.text("mask");
+  if (arguments.has("table")) {
+    if (arguments.source("mask") == Source::kDefault) text = "table(t)";
+    const BitTable table = load_table(arguments.text("table"));
+    bool used = false;
+    for (const std::string& name : table_names(text)) used = bindings.tables.emplace(name, table).second || used;
+    if (!used) throw UsageError(fmt::format("--table is given, but '{}' has no table(...) term without a --bind", text));
+  }
+  return Mask::parse(text, bindings);
+}
+
+int run_attend(Context& context) {
+  const Arguments& arguments = context.arguments;
+  if (!arguments.has("out") && !arguments.has("lse") && !arguments.has("weights")) {
+    throw UsageError("nothing to write; give --out, --lse or --weights");
+  }
+  const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
+                    weights_path = output_path(arguments, "weights", kNpyMagic);
+  Tensor q = load_tensor(arguments, "q"), k = load_tensor(arguments, "k"), v = load_tensor(arguments, "v");
+  const Positions q_positions = read_positions(arguments, 'q', q), k_positions = read_positions(arguments, 'k', k);
+  Bindings bindings = read_bindings(arguments);
+  const Mask mask = read_mask(arguments, bindings);
+
+  AttentionOptions options;
+  if (arguments.has("scale")) options.scale = arguments.number("scale");
+  options.softcap = arguments.number("softcap");
+  options.q_begin = q_positions.begin;
+  options.k_begin = k_positions.begin;
+  options.q_positions = q_positions.view();
+  options.k_positions = k_positions.view();
+  options.limits = read_limits(arguments, bindings);
+  options.stop = &stop_token();
+  turn_by_rope(arguments, q_positions, k_positions, q, k);
+
+  Tensor out = empty_tensor(q.batch(), q.heads(), q.length(), v.dim());
+  std::vector<float> lse_values(static_cast<size_t>(q.batch() * q.heads() * q.length()));
+  const TensorView<float> lse(lse_values.data(), {q.batch(), q.heads(), q.length()});
+  attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
+
+  std::vector<WrittenArray> written;
+  const auto save = [&written](const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values) {
+    save_npy(path, shape, values);
+    written.push_back({path, "float32", shape});
+  };
+  if (!out_path.empty()) save(out_path, out.shape, out.values);
+  if (!lse_path.empty()) save(lse_path, {q.batch(), q.heads(), q.length()}, lse_values);
+  if (!weights_path.empty()) {
+    Tensor weights = empty_tensor(q.batch(), q.heads(), q.length(), k.length());
+    attention_weights(q.view(), k.view(), lse, mask, options, {0, q.length()}, {0, k.length()}, weights.view());
+    save(weights_path, weights.shape, weights.values);
+  }
+  report_written(context, written);
+  return 0;
+}
+
+std::vector<Option> attend_options() {
+  return join({{
+                   {.name = "q", .type = Type::kInputFile, .value = "FILE", .help = "Queries, a .npy file: float [batch, heads, q_len, dim].",
+                    .presence = Presence::kRequired, .section = Section::kCommon},
+                   {.name = "k", .type = Type::kInputFile, .value = "FILE",
+                    .help = "Keys: float [batch, kv_heads, kv_len, dim]; heads is a multiple of kv_heads.",
+                    .presence = Presence::kRequired, .section = Section::kCommon},
+                   {.name = "v", .type = Type::kInputFile, .value = "FILE", .help = "Values: float [batch, kv_heads, kv_len, value_dim].",
+                    .presence = Presence::kRequired, .section = Section::kCommon},
+                   {.name = "mask", .type = Type::kText, .value = "EXPR", .help = "Who may look at whom; docs/masks.md lists the terms.",
+                    .fallback = "full", .section = Section::kCommon},
+                   {.name = "out", .letter = 'o', .type = Type::kOutputFile, .value = "FILE",
+                    .help = "Result: float32 [batch, heads, q_len, value_dim]; - is standard output.", .section = Section::kCommon},
+                   {.name = "lse", .type = Type::kOutputFile, .value = "FILE",
+                    .help = "Logarithms of the sums of exponentials: float32 [batch, heads, q_len]; -inf for a query that sees nothing.",
+                    .section = Section::kCommon},
+                   {.name = "weights", .type = Type::kOutputFile, .value = "FILE",
+                    .help = "Weights: float32 [batch, heads, q_len, kv_len]; exactly 0 where the mask hides.", .section = Section::kCommon},
+                   {.name = "table", .type = Type::kInputFile, .value = "FILE",
+                    .help = "Bits of the mask's table term: bool or uint8 [batch or 1, heads or 1, q, k]; true means may look."},
+               },
+               mask_limit_options(),
+               {
+                   {.name = "q-begin", .type = Type::kText, .value = "P",
+                    .help = "Position of the first query: a number, or one per batch row ('3,5'). Needed when queries and keys differ in number "
+                            "and the mask compares positions."},
+                   {.name = "k-begin", .type = Type::kText, .value = "P", .help = "Position of the first key, likewise."},
+                   {.name = "q-positions", .type = Type::kInputFile, .value = "FILE",
+                    .help = "Position of each query: int64 [q_len] or [batch, q_len]; -1 is a slot that was never written."},
+                   {.name = "k-positions", .type = Type::kInputFile, .value = "FILE",
+                    .help = "Position of each key: int64 [kv_len] or [batch, kv_len]; -1 is a slot that was never written."},
+                   {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim)."},
+                   {.name = "softcap", .type = Type::kNumber, .value = "X",
+                    .help = "Bounds the scores: X tanh(score / X), before the mask; 0 is off.", .fallback = "0", .min = 0},
+                   {.name = "rope", .type = Type::kChoice, .value = "ORDER",
+                    .help = "Turns queries and keys by their positions first; the order says which elements are a pair: i and i + half, or 2i "
+                            "and 2i + 1.",
+                    .choices = "half|interleaved"},
+                   {.name = "rope-dim", .type = Type::kInteger, .value = "N", .help = "Elements of each head that are turned; without it, all.",
+                    .min = 2, .max = 65536},
+                   {.name = "rope-theta", .type = Type::kNumber, .value = "X", .help = "Base of the frequencies.", .fallback = "10000",
+                    .min = 1e-6, .max = 1e30},
+                   json_option(),
+                   force_option(),
+               }});
+}
+
+}  // namespace
+
+Command attend_command() {
+  return {
+      .name = "attend",
+      .summary = "compute attention over .npy tensors",
+      .description = "Computes softmax(mask(softcap(scale q k^T))) v in float32, exactly. A query that sees no key gives zeros and lse -inf; what "
+                     "the mask hides cannot matter, even if it is NaN. float16 and float64 files are read as float32.",
+      .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
+                   {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",
+                    "The weights of queries that stand behind 512 keys."}},
+      .positionals = {},
+      .options = attend_options(),
+      .run = run_attend,
+  };
+}
+
+}  // namespace regard::cli
