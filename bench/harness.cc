@@ -1,0 +1,169 @@
+#include "harness.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "base/aligned_buffer.h"
+#include "kernels/registry.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace regard::bench {
+namespace {
+
+constexpr double kSampleSeconds = 0.002;
+constexpr size_t kFewestSamples = 7;
+
+double seconds_of(Clock clock) {
+  timespec t{};
+  clock_gettime(clock == Clock::kWall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double once(const std::function<void()>& work, int repeats, Clock clock) {
+  const double start = seconds_of(clock);
+  for (int i = 0; i < repeats; ++i) work();
+  return seconds_of(clock) - start;
+}
+
+int repeats_for(const std::function<void()>& work, Clock clock) {
+  work();
+  int repeats = 1;
+  while (once(work, repeats, clock) < kSampleSeconds && repeats < (1 << 24)) repeats *= 2;
+  return repeats;
+}
+
+Timing summary(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const size_t n = samples.size();
+  return {samples[0], samples[n / 2], (samples[3 * n / 4] - samples[n / 4]) / samples[n / 2]};
+}
+
+#if defined(__x86_64__)
+// Twelve independent chains keep two units of latency four to six busy.
+[[gnu::target("avx512f")]] double multiply_adds_512(int n) {
+  __m512 a[12];
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) a[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
+  for (int k = 0; k < n; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) __asm__ volatile("vfmadd213ps %2, %1, %0" : "+v"(a[i]) : "v"(x), "v"(y));
+  }
+  return 12.0 * 16 * n;
+}
+[[gnu::target("avx2,fma")]] double multiply_adds_256(int n) {
+  __m256 a[12];
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) a[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
+  for (int k = 0; k < n; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) __asm__ volatile("vfmadd213ps %2, %1, %0" : "+x"(a[i]) : "x"(x), "x"(y));
+  }
+  return 12.0 * 8 * n;
+}
+double multiply_adds_128(int n) {
+  __m128 a[10];
+#pragma GCC unroll 10
+  for (int i = 0; i < 10; ++i) a[i] = _mm_set1_ps(static_cast<float>(i));
+  const __m128 x = _mm_set1_ps(0.999f);
+  for (int k = 0; k < n; ++k) {
+#pragma GCC unroll 10
+    for (int i = 0; i < 10; ++i) __asm__ volatile("mulps %1, %0" : "+x"(a[i]) : "x"(x));
+  }
+  return 5.0 * 4 * n;  // a product and a sum cost two instructions here
+}
+
+double measured_ghz() {
+  constexpr int kSteps = 100000;
+  const Timing t = measure([] {
+    long x = 0;
+    for (int i = 0; i < kSteps; ++i)
+      __asm__ volatile("add $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0" : "+r"(x));
+  });
+  return 8e-9 * kSteps / t.best;
+}
+double measured_fma() {
+  double (*const run)(int) = kernels::kernels().isa == Isa::kAvx512 ? multiply_adds_512 : kernels::kernels().isa == Isa::kAvx2 ? multiply_adds_256 : multiply_adds_128;
+  double done = 0;
+  const Timing t = measure([&] { done = run(20000); });
+  return 2e-9 * done / t.best;
+}
+#else
+double measured_ghz() { return 0; }
+double measured_fma() { return 0; }
+#endif
+
+uint64_t read_all(const uint64_t* p, size_t n) {
+  uint64_t sum[8] = {};
+  for (size_t i = 0; i + 8 <= n; i += 8)
+    for (size_t j = 0; j < 8; ++j) sum[j] += p[i + j];
+  for (size_t j = 1; j < 8; ++j) sum[0] += sum[j];
+  __asm__ volatile("" : "+r"(sum[0]));
+  return sum[0];
+}
+
+}  // namespace
+
+Timing measure(const std::function<void()>& work, double seconds, Clock clock) { return race({work}, seconds, clock)[0]; }
+
+std::vector<Timing> race(const std::vector<std::function<void()>>& works, double seconds, Clock clock) {
+  std::vector<int> repeats;
+  for (const auto& work : works) repeats.push_back(repeats_for(work, clock));
+  std::vector<std::vector<double>> samples(works.size());
+  const double begin = seconds_of(Clock::kWall);
+  do {
+    for (size_t i = 0; i < works.size(); ++i) samples[i].push_back(once(works[i], repeats[i], clock) / repeats[i]);
+  } while (samples[0].size() < kFewestSamples || seconds_of(Clock::kWall) - begin < seconds * static_cast<double>(works.size()));
+  std::vector<Timing> timings;
+  for (auto& s : samples) timings.push_back(summary(std::move(s)));
+  return timings;
+}
+
+Ceilings measure_ceilings() {
+  Ceilings c;
+  c.ghz = measured_ghz();
+  c.fma_gflops = measured_fma();
+  constexpr size_t kWords = size_t{256} << 17;  // 256 MB
+  AlignedBuffer<uint64_t> memory(kWords);
+  std::memset(memory.data(), 1, kWords * 8);
+  const double gbytes = 8e-9 * static_cast<double>(kWords);
+  c.read_gbytes = gbytes / measure([&] { read_all(memory.data(), kWords); }, 0.5).median;
+  c.read_gbytes_two = gbytes / measure(
+                                   [&] {
+                                     std::thread other([&] { read_all(memory.data() + kWords / 2, kWords / 2); });
+                                     read_all(memory.data(), kWords / 2);
+                                     other.join();
+                                   },
+                                   0.5, Clock::kWall)
+                                   .median;
+  return c;
+}
+
+void print(const Ceilings& c) {
+  std::printf("ceilings (%s): %.2f GHz, multiply-add %.1f GF/s on one thread, read %.1f GB/s on one thread, %.1f on two\n",
+              std::string(isa_name(kernels::kernels().isa)).c_str(), c.ghz, c.fma_gflops, c.read_gbytes, c.read_gbytes_two);
+}
+
+void require_answer(bool right, const std::string& what) {
+  if (right) return;
+  std::fprintf(stderr, "wrong answer: %s\n", what.c_str());
+  std::exit(1);
+}
+
+void fix_peer_threads(char** argv, int threads) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr && std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
+  setenv("OPENBLAS_NUM_THREADS", std::to_string(threads).c_str(), 0);
+  execv("/proc/self/exe", argv);  // on failure the peers use as many threads as they like, and the figures show it
+}
+
+}  // namespace regard::bench
