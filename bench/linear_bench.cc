@@ -21,8 +21,8 @@
 namespace regard::bench {
 namespace {
 
-using ::regard::testing::kWeightTypes;
-using ::regard::testing::random_weights;
+using ::regard::test::kWeightTypes;
+using ::regard::test::random_weights;
 
 AlignedBuffer<float> random_values(int64_t n, uint32_t seed) {
   AlignedBuffer<float> x(static_cast<size_t>(n));

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "kernels/registry.h"
+#include "runtime/fp_control.h"
 
 namespace regard::nn {
 namespace {
@@ -152,8 +153,7 @@ void forward_many(ThreadPool& pool, TensorView<const float> x, std::span<const L
   }
   if (work.count == 0) return;
   if (products * work.rows < kWorthAThread) {
-    if (stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[Linear::forward] stopped on request");
-    work.compute_halves(0, work.halves, 0, work.rows);
+    pool.for_each(1, [&](int64_t, int) { work.compute_halves(0, work.halves, 0, work.rows); }, stop);  // runs here
   } else if (work.rows <= table.fused_rows) {
     work.run_fused(pool, stop);
   } else {
@@ -173,6 +173,7 @@ void Linear::forward(ThreadPool& pool, TensorView<const float> x, TensorView<flo
 
 void Linear::row(int64_t n, float* y) const {
   require(n >= 0 && n < config_.out, "[Linear::row] row {} of a matrix with {}", n, config_.out);
+  const FpControlScope default_rounding;
   kernels::decode_column(panels(), n, y);
 }
 

@@ -10,13 +10,14 @@
 #include "base/aligned_buffer.h"
 #include "kernels/reference/linear.h"
 #include "kernels/registry.h"
+#include "support/golden.h"
 #include "support/random_weights.h"
 
 namespace regard::kernels {
 namespace {
 
-using ::regard::testing::kWeightTypes;
-using ::regard::testing::random_weights;
+using ::regard::test::kWeightTypes;
+using ::regard::test::random_weights;
 
 constexpr uint32_t kUntouched = 0x7FC0BEEF;  // a NaN that no arithmetic makes
 
@@ -119,6 +120,38 @@ TEST(Linear, BlockDecodersGiveThePublishedValues) {
     EXPECT_EQ(y.back(), v.last) << block.name;
     EXPECT_EQ(sum, v.sum) << block.name;
     EXPECT_EQ(weighted, v.weighted) << block.name;
+  }
+}
+
+// Random blocks and their values by another implementation, through the definition and through a panel. Where a symmetric format has
+// -0 there, +0 stands here.
+TEST(Linear, BlocksDecodeAsElsewhere) {
+  for (DType type : kWeightTypes) {
+    if (type == DType::kF32) continue;
+    std::string name(info(type).name);
+    for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const test::Array stored = test::read_array("blocks/" + name + ".bytes.npy");
+    const std::vector<float> want = test::read_array("blocks/" + name + ".values.npy").floats();
+    const std::vector<uint8_t> bytes(stored.values.begin(), stored.values.end());
+    const int64_t blocks = stored.shape[0], values = info(type).values;
+    ASSERT_EQ(stored.shape[1], info(type).bytes);
+    ASSERT_EQ(static_cast<int64_t>(want.size()), blocks * values);
+    const Packed p = pack(type, blocks, values, bytes);
+    for (int64_t n = 0; n < blocks; ++n) {
+      std::vector<float> plain(static_cast<size_t>(values)), packed(plain.size());
+      reference::decode_block(type, bytes.data() + n * info(type).bytes, plain.data());
+      decode_column(p.panels, n, packed.data());
+      for (size_t i = 0; i < plain.size(); ++i) {
+        float value = want[static_cast<size_t>(n * values) + i];
+        if (values > 1) value += 0.0f;
+        if (std::isnan(value)) {
+          ASSERT_TRUE(std::isnan(plain[i]) && std::isnan(packed[i])) << name << " block " << n << " value " << i;
+        } else {
+          ASSERT_EQ(bits(plain[i]), bits(value)) << name << " block " << n << " value " << i;
+          ASSERT_EQ(bits(packed[i]), bits(value)) << name << " block " << n << " value " << i;
+        }
+      }
+    }
   }
 }
 
@@ -258,6 +291,28 @@ TEST(Linear, EveryScaleDecodesExactly) {
           ASSERT_EQ(bits(fused.values[static_cast<size_t>(m * fused.ld + c)]), bits(want)) << info(type).name << " d " << d + static_cast<uint32_t>(c);
         }
     }
+  }
+}
+
+// Every f16 there is, subnormals, infinities and NaN included, as a weight under a one.
+TEST(Linear, EveryHalfIsWidenedExactly) {
+  const float one = 1.0f;
+  std::vector<uint8_t> bytes(2 * 65536);
+  for (uint32_t h = 0; h < 65536; ++h) {
+    bytes[2 * h] = static_cast<uint8_t>(h);
+    bytes[2 * h + 1] = static_cast<uint8_t>(h >> 8);
+  }
+  const Packed p = pack(DType::kF16, 65536, 1, bytes);
+  Output y(1, 65536);
+  run(p.panels, &one, 1, y, {0, 2048});
+  for (uint32_t h = 0; h < 65536; ++h) {
+    const double mantissa = h & 1023, sign = h & 0x8000 ? -1.0 : 1.0;
+    const int exponent = static_cast<int>(h >> 10 & 31);
+    const double want = exponent == 31 ? (mantissa != 0 ? NAN : sign * INFINITY) : sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
+    if (std::isnan(want))
+      ASSERT_TRUE(std::isnan(y.values[h])) << h;
+    else
+      ASSERT_EQ(double{y.values[h]}, want) << h;
   }
 }
 

@@ -19,8 +19,8 @@
 namespace regard::nn {
 namespace {
 
-using ::regard::testing::kWeightTypes;
-using ::regard::testing::random_weights;
+using ::regard::test::kWeightTypes;
+using ::regard::test::random_weights;
 using ::testing::HasSubstr;
 
 uint32_t bits(float x) { return std::bit_cast<uint32_t>(x); }

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "regard/dtype.h"
 
-namespace regard::testing {
+namespace regard::test {
 
 inline constexpr DType kWeightTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
                                          DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
@@ -46,4 +46,4 @@ inline std::vector<uint8_t> random_weights(DType type, int64_t out, int64_t in, 
   return bytes;
 }
 
-}  // namespace regard::testing
+}  // namespace regard::test

@@ -7,12 +7,15 @@
 
 namespace {
 
-// The register budget of a fused pass: sums take at most half the registers, scales and offsets of its G groups of 16
-// columns a part of the rest. More spills, silently and at a quarter of the speed.
+// The register budget of a fused pass: with codes, sums take at most half the registers, and scales and offsets of the G groups
+// of 16 columns a part of the rest; plain numbers leave three quarters to the sums. More spills, silently.
 inline constexpr int kFusedRows = kVectors == 32 ? 8 : kVectors / 2;
+template <class L>
 constexpr int fused_groups(int rows) {
-  int groups = kVectors >= 16 ? 4 : kVectors / 4;
-  while (groups > 1 && groups * rows > kVectors / 2) groups /= 2;
+  constexpr bool kPlain = L::kScales == Scales::kNone;
+  constexpr int kSums = kPlain ? kVectors * 3 / 4 : kVectors / 2;
+  int groups = kVectors >= 16 || kPlain ? 4 : kVectors / 4;
+  while (groups > 1 && groups * rows > kSums) groups /= 2;
   return groups;
 }
 // 16-bit weights decode so cheaply that fused passes over blocks of rows beat the scratch up to this many rows.
@@ -58,7 +61,7 @@ void fused_part(const Panels& w, const float* x, int64_t ldx, float* y, int64_t 
     if (left <= 0) return;
     const int columns = left < 64 ? static_cast<int>(left) : 64;
     float* yh = y + 32 * h;
-    constexpr int kGroups = fused_groups(M);
+    constexpr int kGroups = fused_groups<L>(M);
     if constexpr (kGroups == 4) {
       if (h % 2 == 0 && h + 1 < part.end) {
         fused_pass<L, M, 4>(panel, 0, w.in, x, ldx, yh, ldy, columns);
@@ -99,7 +102,7 @@ struct StoreToScratch {
 // behind it, for which there is room and which nobody reads.
 template <class L>
 [[gnu::noinline]] void decode_chunk(const uint8_t* super, int64_t count, float* scratch) {
-  constexpr int kGroups = fused_groups(1);
+  constexpr int kGroups = fused_groups<L>(1);
   for (int64_t g0 = 0; g0 < 4; g0 += kGroups) {
     const uint8_t* s = super;
     for (int64_t k = 0; k < count; k += L::kSuperK, s += L::kSuperBytes) {

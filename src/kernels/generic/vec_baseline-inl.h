@@ -222,12 +222,21 @@ REGARD_INLINE F32 bits_as_float(I32 x) {
   REGARD_FOUR(r, (Float4)x.v[i]);
   return r;
 }
+// The magnitude's bits, moved to where f32 has them, are the value times 2^-112 (a denormal f32 where the half is denormal, so
+// that one product puts every finite half right); infinity and NaN need the exponent that is all ones.
+REGARD_INLINE Float4 load4_half(const uint8_t* p) {
+  typedef uint16_t Half4 __attribute__((vector_size(8)));
+  Half4 h;
+  std::memcpy(&h, p, sizeof h);
+  const Int4 word = __builtin_convertvector(h, Int4), magnitude = (word & 0x7FFF) << 13, sign = (word & 0x8000) << 16;
+  const Int4 finite = (Int4)((Float4)magnitude * 0x1p112f);
+  const Int4 special = magnitude >= 0x0F800000;
+  return (Float4)(finite | (special & 0x7F800000) | sign);
+}
 REGARD_INLINE F32 load_half(const void* p) {
-  uint16_t h[16];
-  float f[16];
-  std::memcpy(h, p, sizeof h);
-  for (int i = 0; i < 16; ++i) f[i] = half_to_float(h[i]);
-  return load(f);
+  F32 r;
+  REGARD_FOUR(r, load4_half(static_cast<const uint8_t*>(p) + 8 * i));
+  return r;
 }
 REGARD_INLINE F32 load_u8(const void* p) {
   float f[16];
