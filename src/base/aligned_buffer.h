@@ -2,11 +2,15 @@
 // elements stays inside the allocation.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -15,6 +19,35 @@ namespace regard {
 
 inline constexpr size_t kBufferAlignment = 64;
 inline constexpr size_t kBufferPadding = 64;
+
+/// Many buffers side by side in large pieces of memory that ask for huge pages. For data that is streamed whole again and
+/// again, as weights are for every token: walking page tables of 4 KiB costs an eighth of the memory's rate and more.
+/// A piece lives as long as the arena or a buffer in it. Not thread-safe.
+class Arena {
+ public:
+  /// `bytes` of memory aligned to kBufferAlignment and what keeps them alive. Errors: kResourceExhausted.
+  std::pair<void*, std::shared_ptr<void>> take(size_t bytes) {
+    constexpr size_t kHugePage = size_t{2} << 20, kPiece = size_t{32} << 20;
+    const auto whole = checked_round_up<size_t>(bytes, kBufferAlignment);
+    if (!whole || !checked_add<size_t>(*whole, kHugePage)) fail(Code::kResourceExhausted, "[Arena] no memory for {} bytes", bytes);
+    if (piece_ == nullptr || *whole > size_ - used_) {
+      const size_t size = *checked_round_up<size_t>(std::max(*whole, kPiece), kHugePage);
+      void* memory = std::aligned_alloc(kHugePage, size);
+      if (memory == nullptr) fail(Code::kResourceExhausted, "[Arena] no memory for {} bytes", size);
+      piece_ = std::shared_ptr<void>(memory, [](void* p) { std::free(p); });
+      ::madvise(memory, size, MADV_HUGEPAGE);  // advice: whether there are huge pages is the system's affair
+      size_ = size;
+      used_ = 0;
+    }
+    void* begin = static_cast<char*>(piece_.get()) + used_;
+    used_ += *whole;
+    return {begin, piece_};
+  }
+
+ private:
+  std::shared_ptr<void> piece_;
+  size_t size_ = 0, used_ = 0;
+};
 
 /// `size` elements of a trivial type, not initialised. Moving is cheap, copying is left out on purpose.
 template <class T>
@@ -34,6 +67,22 @@ class AlignedBuffer {
     data_.reset(static_cast<T*>(memory));
   }
 
+  /// The same inside an arena.
+  AlignedBuffer(size_t size, Arena& arena) : size_(size) {
+    const auto bytes = checked_mul<size_t>(size, sizeof(T));
+    const auto padded = bytes ? checked_add<size_t>(*bytes, kBufferPadding) : bytes;
+    if (!padded) fail(Code::kResourceExhausted, "[AlignedBuffer] no memory for {} elements of {} bytes", size, sizeof(T));
+    auto [memory, owner] = arena.take(*padded);
+    data_ = std::unique_ptr<T[], Free>(static_cast<T*>(memory), Free{std::move(owner)});
+  }
+
+  AlignedBuffer(AlignedBuffer&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
   T* data() noexcept { return data_.get(); }
   const T* data() const noexcept { return data_.get(); }
   size_t size() const noexcept { return size_; }
@@ -47,7 +96,10 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(T* p) const noexcept { std::free(p); }
+    std::shared_ptr<void> owner;  // of an arena's piece; null: the memory is our own
+    void operator()(T* p) const noexcept {
+      if (owner == nullptr) std::free(p);
+    }
   };
   std::unique_ptr<T[], Free> data_;
   size_t size_ = 0;

@@ -61,12 +61,12 @@ inline SinCos sincos(double x) {
   const double r = std::fma(-n, kLow, std::fma(-n, kHigh, x)), r2 = r * r;
   double s = -1.0 / 1307674368000.0, c = -1.0 / 87178291200.0;  // -1/15!, -1/14!
   constexpr double kSin[] = {1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6};
-  constexpr double kCos[] = {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -1.0 / 2};
-  for (int i = 0; i < 6; ++i) {
-    s = s * r2 + kSin[i];
-    c = c * r2 + kCos[i];
-  }
-  const double sine = r + r * r2 * s, cosine = 1 + r2 * c;
+  constexpr double kCos[] = {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24};
+  for (double coefficient : kSin) s = s * r2 + coefficient;
+  for (double coefficient : kCos) c = c * r2 + coefficient;
+  // 1 - r^2/2 loses its last bits; what it lost is added back with the rest of the series.
+  const double half = 0.5 * r2, head = 1 - half;
+  const double sine = r + r * r2 * s, cosine = head + (((1 - head) - half) + r2 * r2 * c);
   switch (static_cast<int64_t>(n) & 3) {
     case 0: return {sine, cosine};
     case 1: return {cosine, -sine};

@@ -103,7 +103,7 @@ class Reader {
     if (tensor.shape != std::vector<int64_t>{out, in}) refuse_shape(tensor, {out, in});
     if (!is_weight_type(tensor.type))
       fail(Code::kUnsupported, "[Model::load] tensor {} is of type {}, which no kernel multiplies", tensor.name, info(tensor.type).name);
-    nn::LinearPack pack({.type = tensor.type, .out = out, .in = in});
+    nn::LinearPack pack({.type = tensor.type, .out = out, .in = in, .arena = &arena_});
     constexpr uint64_t kStretch = uint64_t{1} << 20;
     std::vector<uint8_t> bytes(static_cast<size_t>(std::min(kStretch, tensor.bytes)));
     for (uint64_t at = 0; at < tensor.bytes; at += bytes.size()) {
@@ -159,6 +159,7 @@ class Reader {
   const Family& family_;
   const DecoderConfig& config_;
   const ModelOptions& options_;
+  Arena arena_;  // all matrices side by side, in the order in which a token reads them
   std::vector<std::string> missing_;
   uint64_t total_ = 0, done_ = 0, bytes_ = 0;
 };

@@ -193,7 +193,8 @@ LinearPack::LinearPack(const LinearConfig& config) : config_(config) {
   if (!file || !packed) fail(Code::kResourceExhausted, "[LinearPack] a {} matrix of [{}, {}] does not fit in memory", type.name, config.out, config.in);
   row_bytes_ = *row;
   panel_bytes_ = *panel;
-  panels_ = AlignedBuffer<uint8_t>(static_cast<size_t>(*packed));
+  const auto bytes = static_cast<size_t>(*packed);
+  panels_ = config_.arena != nullptr ? AlignedBuffer<uint8_t>(bytes, *config_.arena) : AlignedBuffer<uint8_t>(bytes);
   if (row_bytes_ == 0) packed_rows_ = config.out;  // rows without weights: nothing will come
 }
 

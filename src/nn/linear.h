@@ -29,6 +29,7 @@ struct LinearConfig {
   int64_t out = 0;           ///< rows of the stored matrix, columns of the result
   int64_t in = 0;            ///< length of a stored row; a multiple of the type's block length
   Arithmetic arithmetic = Arithmetic::kExact;
+  Arena* arena = nullptr;    ///< where the packed weights go while they are built; null: memory of their own
 };
 
 /// y = x W^T + b, with W stored as [out, in].
