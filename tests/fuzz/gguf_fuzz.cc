@@ -27,10 +27,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto v = file->metadata.optional_integers(key, -9, 9)) demand((*v)->size() == value.count);
     if (const auto v = file->metadata.optional_numbers(key)) demand((*v)->size() == value.count);
     if (const auto v = file->metadata.optional_per_layer(key, 3, 0, 100)) demand((*v)->size() == 3);
+    demand(static_cast<bool>(file->metadata.integer(key, -5, 5)) == static_cast<bool>(file->metadata.optional_integer(key, -5, 5)));
+    demand(static_cast<bool>(file->metadata.number(key, 0, 1)) == static_cast<bool>(file->metadata.optional_number(key, 0, 1)));
+    demand(static_cast<bool>(file->metadata.string(key)) == (value.type == regard::GgufType::kString));
     (void)file->metadata.optional_bool(key);
     (void)file->metadata.optional_string(key);
   }
   demand(held <= size);
+  demand(!file->metadata.integer("no such\nkey", 0, 1) && !*file->metadata.optional_bool("no such\nkey"));
   uint64_t end = file->data_begin;
   for (const regard::TensorInfo& tensor : file->tensors) {
     demand(tensor.offset >= end && tensor.offset % file->alignment == file->data_begin % file->alignment);
