@@ -30,7 +30,10 @@ bool word_begins(std::string_view text) {
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries, AddedTokenOrder order) : order_(order) {
   std::erase_if(entries, [](const Entry& e) { return e.text.empty(); });
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.text < b.text; });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    const int order_of_texts = a.text.compare(b.text);
+    return order_of_texts != 0 ? order_of_texts < 0 : a.id < b.id;
+  });
   entries.erase(std::unique(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.text == b.text; }),
                 entries.end());
   entries_ = std::move(entries);

@@ -27,7 +27,7 @@ class AddedTokenMatcher {
   };
 
   AddedTokenMatcher() = default;
-  /// Entries with an empty text are left out; of entries with the same text the first stays.
+  /// Entries with an empty text are left out; of entries with the same text the one of lowest id stays.
   AddedTokenMatcher(std::vector<Entry> entries, AddedTokenOrder order);
 
   bool empty() const noexcept { return entries_.empty(); }

@@ -202,7 +202,7 @@ TEST(Tokenizer, SegmentsDoNotCutThePieces) {
   const Tokenizer tokenizer = small::build(small::byte_level());
   const std::vector<PromptSegment> segments{{"<|start|>the", Source::kTemplate}, {"", Source::kContent}, {" th", Source::kContent}, {"e", Source::kTemplate}};
   EXPECT_EQ(tokenizer.encode(segments), tokenizer.encode("<|start|>the the", {.special = SpecialTokens::kParse}));
-  EXPECT_EQ(tokenizer.encode(segments).size(), 3u);
+  EXPECT_EQ(tokenizer.encode(segments).back(), *tokenizer.find("the"));  // although its letters come from three segments
 }
 
 TEST(Tokenizer, MergesAndWholePiecesNeverMakeSpecialTokens) {
