@@ -3,12 +3,13 @@ import json
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import time
 
-from command import Case, MODEL, PROGRAM, ROOT, clean_environment, main, reference, run, start
+from command import Case, MODEL, PROGRAM, ROOT, clean_environment, main, reference, run, save_npy, start
 
 COMMANDS = reference()
 # Words that make each command do something small, without input from a terminal.
@@ -217,6 +218,30 @@ class Streams(Case):
         self.assertNotIn(b"\x1b", on_terminal({"TERM": "xterm"}, *unknown, "--color", "never"))
         self.assertIn(b"\x1b", run(*unknown, "--color", "always").stderr)
 
+    def test_progress_is_for_terminals(self):
+        def on_terminal(*words, term="xterm"):
+            parent, child = pty.openpty()
+            process = subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=child,
+                                       env=clean_environment(TERM=term))
+            self.assertEqual(process.wait(timeout=60), 0)
+            os.close(child)
+            text = b""
+            try:
+                while chunk := os.read(parent, 65536):
+                    text += chunk
+            except OSError:  # how Linux says that the other side is closed
+                pass
+            os.close(parent)
+            return text
+
+        words = self.words("generate")
+        text = on_terminal(*words)
+        self.assertIn(b"loading [", text)
+        self.assertLess(text.rindex(b"loading ["), text.rindex(b"\r\x1b[K"))  # the bar is gone before the next line
+        self.assertNotIn(b"loading", on_terminal(*words, "--no-progress"))
+        self.assertNotIn(b"\x1b", on_terminal(*words, term="dumb"))
+        self.assertEqual(on_terminal(*words, "--quiet"), b"")
+
     def test_full_disk(self):
         for name in WORKS:
             if name == "logits":
@@ -301,6 +326,19 @@ class Signals(Case):
                 self.assertEqual((process.wait(timeout=60), out), (130, b""))
                 for stream in (process.stdin, process.stdout, process.stderr):
                     stream.close()
+
+
+class Memory(Case):
+    def test_none_left(self):
+        n = 30000
+        words = []
+        for name in ("q", "k", "v"):
+            words += ["--" + name, save_npy(self.path(name), "f4", [1, 1, n, 1], [0.0] * n)]
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        result = subprocess.run([PROGRAM, "attend", *words, "--weights", self.path("w.npy")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=clean_environment(), preexec_fn=limit)
+        self.assertEqual((result.returncode, result.stdout), (5, b""))
+        self.assertIn(b"memory", result.stderr)
 
 
 class Shells(Case):

@@ -1,8 +1,13 @@
 """The model commands on tiny models: numbers against the goldens of other programs, and one command against another."""
 import json
 import math
+import os
+import pathlib
+import signal
+import time
+import unittest
 
-from command import Case, GOLDEN, MODEL, load_npy, main, run
+from command import Case, GOLDEN, MODEL, load_npy, main, run, start
 
 HF = GOLDEN / "hf" / "llama"
 
@@ -223,6 +228,37 @@ class Info(Case):
                           config["num_key_value_heads"]))
         small, large = (json.loads(self.ok("info", "-m", HF, "--context", n, "--json")) for n in (16, 32))
         self.assertEqual(large["memory"]["bytes"] - small["memory"]["bytes"], 16 * facts["cache_bytes_per_token"])
+
+
+@unittest.skipUnless(os.environ.get("REGARD_MODELS"), "REGARD_MODELS names no directory with published models")
+class PublishedModels(Case):
+    """Stopping while it counts: in the middle of a long prompt, and of a text."""
+
+    def interrupt(self, *words, after):
+        model = sorted(pathlib.Path(os.environ["REGARD_MODELS"]).glob("*.gguf"))[-1]
+        process = start("generate", "-m", model, "-n", "2000", "--ignore-eos", *words)
+        if after is None:
+            process.stdout.read(1)
+        else:
+            time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        _, message = process.communicate(timeout=120)
+        return process.returncode, time.monotonic() - begin, message
+
+    def test_interrupt_in_prefill(self):
+        prompt = self.path("long.txt")
+        with open(prompt, "w") as file:
+            file.write("The sea is wide and old. " * 1100)
+        status, seconds, _ = self.interrupt("--file", prompt, after=2.0)
+        self.assertEqual(status, 130)
+        self.assertLess(seconds, 20)  # one chunk, on a busy machine
+
+    def test_interrupt_in_decode(self):
+        status, seconds, message = self.interrupt("--prompt", "The sea", after=None)
+        self.assertEqual(status, 130)
+        self.assertLess(seconds, 5)
+        self.assertIn(b"cancelled", message)
 
 
 if __name__ == "__main__":
