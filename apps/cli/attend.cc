@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "input.h"
 #include "mask_options.h"
 #include "regard/attention.h"
+#include "regard/error.h"
 #include "regard/npy.h"
 #include "regard/position.h"
 
@@ -34,9 +36,16 @@ Tensor load_tensor(const Arguments& arguments, std::string_view option) {
   return {array.shape, array.to_f32()};
 }
 
-Tensor empty_tensor(int64_t batch, int64_t heads, int64_t length, int64_t dim) {
-  Tensor tensor{{batch, heads, length, dim}, {}};
-  tensor.values.resize(static_cast<size_t>(batch * heads * length * dim));
+// Errors: kResourceExhausted when there cannot be so many elements; std::bad_alloc when there is no memory for them.
+Tensor empty_tensor(std::vector<int64_t> shape) {
+  int64_t size = 1;
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(size, extent, &size)) {
+      throw Error(Code::kResourceExhausted, fmt::format("a result of the shape [{}] is too large", fmt::join(shape, ", ")));
+    }
+  }
+  Tensor tensor{std::move(shape), {}};
+  tensor.values.resize(static_cast<size_t>(size));
   return tensor;
 }
 
@@ -174,22 +183,22 @@ int run_attend(Context& context) {
   options.stop = &stop_token();
   turn_by_rope(arguments, q_positions, k_positions, q, k);
 
-  Tensor out = empty_tensor(q.batch(), q.heads(), q.length(), v.dim());
-  std::vector<float> lse_values(static_cast<size_t>(q.batch() * q.heads() * q.length()));
-  const TensorView<float> lse(lse_values.data(), {q.batch(), q.heads(), q.length()});
+  // All memory is taken before the work begins.
+  Tensor out = empty_tensor({q.batch(), q.heads(), q.length(), v.dim()}), lse_values = empty_tensor({q.batch(), q.heads(), q.length()});
+  Tensor weights = empty_tensor(weights_path.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{q.batch(), q.heads(), q.length(), k.length()});
+  const TensorView<float> lse(lse_values.values.data(), {q.batch(), q.heads(), q.length()});
   attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
 
   std::vector<WrittenArray> written;
-  const auto save = [&written](const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values) {
-    save_npy(path, shape, values);
-    written.push_back({path, "float32", shape});
+  const auto save = [&written](const std::string& path, const Tensor& tensor) {
+    save_npy(path, tensor.shape, tensor.values);
+    written.push_back({path, "float32", tensor.shape});
   };
-  if (!out_path.empty()) save(out_path, out.shape, out.values);
-  if (!lse_path.empty()) save(lse_path, {q.batch(), q.heads(), q.length()}, lse_values);
+  if (!out_path.empty()) save(out_path, out);
+  if (!lse_path.empty()) save(lse_path, lse_values);
   if (!weights_path.empty()) {
-    Tensor weights = empty_tensor(q.batch(), q.heads(), q.length(), k.length());
     attention_weights(q.view(), k.view(), lse, mask, options, {0, q.length()}, {0, k.length()}, weights.view());
-    save(weights_path, weights.shape, weights.values);
+    save(weights_path, weights);
   }
   report_written(context, written);
   return 0;

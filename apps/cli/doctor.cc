@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include "command.h"
+#include "help.h"
 #include "regard/json.h"
 #include "regard/runtime.h"
+#include "regard/version.h"
 
 namespace regard::cli {
 namespace {
@@ -17,7 +19,7 @@ std::string size_text(int64_t bytes) {
 
 int run_doctor(Context& context) {
   const MachineInfo info = machine_info();
-  const std::vector<std::string> versions = dependency_versions();
+  const std::vector<std::string> libraries = loaded_libraries();
   if (context.arguments.flag("json")) {
     JsonWriter json;
     json.begin_object().member("schema", 1);
@@ -33,8 +35,8 @@ int run_doctor(Context& context) {
     json.key("memory_limit_bytes");
     if (info.memory_limit_bytes > 0) json.value(info.memory_limit_bytes);
     else json.null();
-    json.key("versions").begin_array();
-    for (const std::string& version : versions) json.value(version);
+    json.member("version", version()).member("compiler", compiler_name()).key("libraries").begin_array();
+    for (const std::string& library : libraries) json.value(library);
     context.out.write(json.end().end().finish(JsonStyle::kIndented) + "\n");
     return 0;
   }
@@ -47,7 +49,9 @@ int run_doctor(Context& context) {
   out.print("caches        L1d {}, L2 {}, L3 {}\n", size_text(info.l1_data_bytes), size_text(info.l2_bytes), size_text(info.l3_bytes));
   out.print("memory        {} in all, {} available, limit {}\n", size_text(info.memory_bytes), size_text(info.memory_available_bytes),
             info.memory_limit_bytes > 0 ? size_text(info.memory_limit_bytes) : "none");
-  out.print("versions      {}\n", fmt::join(versions, ", "));
+  out.print("version       regard {}, made by {}\n", version(), compiler_name());
+  std::string list = wrap(fmt::format("{}", fmt::join(libraries, " ")), 14);
+  out.write(list.replace(0, 9, "libraries"));
   return 0;
 }
 

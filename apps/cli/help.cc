@@ -30,6 +30,23 @@ std::string option_help(const Option& option) {
   return body;
 }
 
+// A line to type, continued on the next one where it would be too long; an option begins there, so no quoted text is cut.
+std::string example_line(std::string_view line) {
+  std::string out = "  ";
+  size_t column = 2;
+  for (size_t begin = 0; begin < line.size();) {
+    const size_t end = std::min(line.find(" -", begin + 1), line.size());
+    if (column + (end - begin) > 77 && begin > 0) {
+      out += " \\\n     ";
+      column = 5;
+    }
+    out += line.substr(begin, end - begin);
+    column += end - begin;
+    begin = end;
+  }
+  return out + "\n";
+}
+
 std::string usage_line(const Command& command) {
   std::string line = fmt::format("usage: regard {}", command.name);
   for (const Positional& positional : command.positionals) {
@@ -155,14 +172,14 @@ std::string group_help(std::string_view group) {
   for (const Command& command : commands()) {
     if (group_of(command) != group) continue;
     list += fmt::format("  {:<16} {}\n", command.name, command.summary);
-    if (examples++ < 2) text += fmt::format("  {}\n{}", command.examples.front().line, wrap(command.examples.front().says, 6));
+    if (examples++ < 2) text += example_line(command.examples.front().line) + wrap(command.examples.front().says, 6);
   }
   return fmt::format("{}\ncommands:\n{}\n'regard {} COMMAND --help' tells more.\n", text, list, group);
 }
 
 std::string command_help(const Command& command) {
   std::string text = usage_line(command) + "\n" + wrap(command.description, 0) + "\nexamples:\n";
-  for (const Example& example : command.examples) text += fmt::format("  {}\n{}", example.line, wrap(example.says, 6));
+  for (const Example& example : command.examples) text += example_line(example.line) + wrap(example.says, 6);
   if (!command.positionals.empty()) {
     text += "\nvalues:\n";
     for (const Positional& positional : command.positionals) {

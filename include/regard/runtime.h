@@ -38,8 +38,11 @@ struct MachineInfo {
 /// Errors: as num_threads() and REGARD_ISA (kInvalidArgument, kUnsupported).
 REGARD_API MachineInfo machine_info();
 
-/// The library versions this build was compiled with, as "name version", for reports.
-REGARD_API std::vector<std::string> dependency_versions();
+/// The compiler that made the library, as "name version".
+REGARD_API std::string compiler_name();
+
+/// File names of the shared libraries in this process, such as "libfmt.so.9.1.0", in alphabetical order.
+REGARD_API std::vector<std::string> loaded_libraries();
 
 /// Writes a file whole or not at all: the name shows the old file until the new one is complete and durable. Devices and pipes
 /// are written to directly. Errors: kIo with the system's reason, kNotFound, kInvalidArgument (a directory).

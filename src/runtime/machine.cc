@@ -6,10 +6,10 @@
 #include <charconv>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/isa.h"
 #include "regard/runtime.h"
-#include "regard/version.h"
 #include "runtime/cpu_budget.h"
 #include "runtime/thread_pool.h"
 
@@ -92,16 +92,26 @@ MachineInfo machine_info() {
   return info;
 }
 
-std::vector<std::string> dependency_versions() {
-  std::vector<std::string> versions;
-  versions.push_back(fmt::format("regard {}", version()));
+std::vector<std::string> loaded_libraries() {
+  // The kernel's list of mapped files names what really runs, with full versions, whatever the build was told.
+  std::ifstream maps("/proc/self/maps");
+  std::vector<std::string> libraries;
+  for (std::string line; std::getline(maps, line);) {
+    const size_t slash = line.find_last_of('/');
+    if (slash == std::string::npos || line.find(".so", slash) == std::string::npos) continue;
+    const std::string name = line.substr(slash + 1);
+    if (std::find(libraries.begin(), libraries.end(), name) == libraries.end()) libraries.push_back(name);
+  }
+  std::sort(libraries.begin(), libraries.end());
+  return libraries;
+}
+
+std::string compiler_name() {
 #if defined(__clang__)
-  versions.push_back(fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__));
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #else
-  versions.push_back(fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__));
+  return fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 #endif
-  versions.push_back(fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  return versions;
 }
 
 }  // namespace regard

@@ -1,0 +1,139 @@
+"""`regard attend` against attention in plain Python floats (64 bits)."""
+import json
+import math
+import random
+
+from command import Case, load_npy, main, save_npy
+
+B, H, G, D, V = 2, 4, 2, 6, 5
+
+
+def rope(vector, position, order, dim, theta):
+    out = list(vector)
+    for j in range(dim // 2):
+        angle = position * theta ** (-2 * j / dim)
+        a, b = (2 * j, 2 * j + 1) if order == "interleaved" else (j, j + dim // 2)
+        out[a] = vector[a] * math.cos(angle) - vector[b] * math.sin(angle)
+        out[b] = vector[a] * math.sin(angle) + vector[b] * math.cos(angle)
+    return out
+
+
+def attention(q, k, v, see, scale, softcap=0.0):
+    """q [nq][D], k [nk][D], v [nk][V]; see(i, j) says whether query i may look at key j."""
+    outs, lses, weights = [], [], []
+    for i, query in enumerate(q):
+        scores = {}
+        for j, key in enumerate(k):
+            if see(i, j):
+                s = scale * sum(a * b for a, b in zip(query, key))
+                scores[j] = softcap * math.tanh(s / softcap) if softcap else s
+        if not scores:
+            outs.append([0.0] * V)
+            lses.append(-math.inf)
+            weights.append([0.0] * len(k))
+            continue
+        top = max(scores.values())
+        lse = top + math.log(sum(math.exp(s - top) for s in scores.values()))
+        row = [math.exp(scores[j] - lse) if j in scores else 0.0 for j in range(len(k))]
+        outs.append([sum(w * v[j][c] for j, w in enumerate(row) if w) for c in range(V)])
+        lses.append(lse)
+        weights.append(row)
+    return outs, lses, weights
+
+
+class Attend(Case):
+    def tensors(self, nq, nk, seed=1):
+        rng = random.Random(seed)
+        to_f32 = lambda x: float.fromhex(float(x).hex()) if False else round(x * 4096) / 4096  # exact in float32
+        make = lambda *shape: [to_f32(rng.gauss(0, 1)) for _ in range(math.prod(shape))]
+        data = {"q": ([B, H, nq, D], make(B, H, nq, D)), "k": ([B, G, nk, D], make(B, G, nk, D)), "v": ([B, G, nk, V], make(B, G, nk, V))}
+        words = []
+        for name, (shape, values) in data.items():
+            words += [f"--{name}", save_npy(self.path(name + ".npy"), "f4", shape, values)]
+        return data, words
+
+    @staticmethod
+    def rows(data, name, b, h):
+        (_, heads, length, dim), values = data[name]
+        base = (b * heads + h) * length * dim
+        return [values[base + i * dim: base + (i + 1) * dim] for i in range(length)]
+
+    def check(self, data, words, see, scale=1 / math.sqrt(D), softcap=0.0, turn=None):
+        nq, nk = data["q"][0][2], data["k"][0][2]
+        out, lse, weights = self.path("o.npy"), self.path("l.npy"), self.path("w.npy")
+        self.ok("attend", *words, "--out", out, "--lse", lse, "--weights", weights)
+        (o_shape, o), (l_shape, l), (w_shape, w) = load_npy(out), load_npy(lse), load_npy(weights)
+        self.assertEqual((o_shape, l_shape, w_shape), ((B, H, nq, V), (B, H, nq), (B, H, nq, nk)))
+        for b in range(B):
+            for h in range(H):
+                q, k, v = self.rows(data, "q", b, h), self.rows(data, "k", b, h // (H // G)), self.rows(data, "v", b, h // (H // G))
+                if turn:
+                    q, k = turn(q, k)
+                outs, lses, rows = attention(q, k, v, lambda i, j: see(b, i, j), scale, softcap)
+                for i in range(nq):
+                    at = (b * H + h) * nq + i
+                    for got, want in zip(o[at * V:(at + 1) * V], outs[i]):
+                        self.assertAlmostEqual(got, want, delta=2e-6 * (1 + abs(want)))
+                    if lses[i] == -math.inf:
+                        self.assertEqual(l[at], -math.inf)
+                        self.assertEqual(o[at * V:(at + 1) * V], [0.0] * V)
+                    else:
+                        self.assertAlmostEqual(l[at], lses[i], delta=2e-6 * (1 + abs(lses[i])))
+                    for got, want in zip(w[at * nk:(at + 1) * nk], rows[i]):
+                        self.assertEqual(got == 0.0, want == 0.0)
+                        self.assertAlmostEqual(got, want, delta=2e-6)
+
+    def test_full_and_causal(self):
+        data, words = self.tensors(7, 7)
+        self.check(data, words, lambda b, i, j: True)
+        self.check(data, words + ["--mask", "causal"], lambda b, i, j: j <= i)
+        self.check(data, words + ["--mask", "causal & window(2, 0)", "--scale", "0.25"], lambda b, i, j: i - 2 <= j <= i, scale=0.25)
+        self.check(data, words + ["--mask", "causal", "--softcap", "1.5"], lambda b, i, j: j <= i, softcap=1.5)
+
+    def test_positions(self):
+        data, words = self.tensors(2, 7)
+        self.check(data, words + ["--mask", "causal", "--q-begin", "5"], lambda b, i, j: j <= i + 5)
+        self.check(data, words + ["--mask", "causal", "--q-begin", "5,1"], lambda b, i, j: j <= i + (5, 1)[b])
+        q_at, k_at = [4, -1], [3, 4, 5, -1, 0, 1, 2]
+        words += ["--q-positions", save_npy(self.path("qp.npy"), "i8", [2], q_at), "--k-positions", save_npy(self.path("kp.npy"), "i8", [7], k_at)]
+        self.check(data, words + ["--mask", "causal"], lambda b, i, j: q_at[i] >= 0 and 0 <= k_at[j] <= q_at[i])
+        self.refused(2, "shape", "attend", *words[:6], "--q-positions", self.path("kp.npy"), "--out", self.path("o.npy"))
+        self.refused(2, "stand", "attend", *words[:6], "--mask", "causal", "--out", self.path("o.npy"))
+
+    def test_tables_and_limits(self):
+        data, words = self.tensors(3, 3)
+        bits = [1, 0, 1, 0, 0, 0, 1, 1, 0]
+        table = save_npy(self.path("t.npy"), "u1", [1, 1, 3, 3], bits)
+        see = lambda b, i, j: bool(bits[3 * i + j])
+        self.check(data, words + ["--table", table], see)  # row 1 sees nothing
+        self.check(data, words + ["--mask", "table(mine) & causal", "--table", table], lambda b, i, j: see(b, i, j) and j <= i)
+        self.check(data, words + ["--mask", "table(mine)", "--bind", f"mine={table}"], see)
+        self.check(data, words + ["--lengths", "1,2"], lambda b, i, j: j < (1, 2)[b])
+        self.check(data, words + ["--documents", "0,1,1/2,2,2"], lambda b, i, j: b == 1 or (i == 0) == (j == 0))
+        self.refused(2, "no table", "attend", *words, "--mask", "causal", "--table", table, "--out", self.path("o.npy"))
+
+    def test_rope(self):
+        data, words = self.tensors(4, 4)
+        for order, dim, theta, begin in (("half", 6, 10000.0, 0), ("interleaved", 6, 500.0, 3), ("half", 4, 100.0, 2), ("interleaved", 2, 10000.0, 0)):
+            turn = lambda q, k: ([rope(x, begin + i, order, dim, theta) for i, x in enumerate(q)],
+                                 [rope(x, begin + i, order, dim, theta) for i, x in enumerate(k)])
+            self.check(data, words + ["--rope", order, "--rope-dim", dim, "--rope-theta", theta, "--q-begin", begin, "--k-begin", begin, "--mask", "causal"],
+                       lambda b, i, j: j <= i, turn=turn)
+        self.refused(2, "--rope-dim is 8", "attend", *words, "--rope", "half", "--rope-dim", 8, "--out", self.path("o.npy"))
+        self.refused(2, "need --rope", "attend", *words, "--rope-dim", 4, "--out", self.path("o.npy"))
+
+    def test_report_and_refusals(self):
+        data, words = self.tensors(2, 2)
+        files = json.loads(self.ok("attend", *words, "--out", self.path("o.npy"), "--json"))["files"]
+        self.assertEqual(files, [{"file": self.path("o.npy"), "dtype": "float32", "shape": [B, H, 2, V]}])
+        with open(self.path("o.npy"), "rb") as file:
+            self.assertEqual(self.ok("attend", *words, "--out", "-"), file.read())
+        self.refused(2, "nothing to write", "attend", *words)
+        flat = save_npy(self.path("flat.npy"), "f4", [4], [1, 2, 3, 4])
+        self.refused(2, "[batch, heads, seq, dim]", "attend", "--q", flat, *words[2:], "--out", self.path("o.npy"))
+        ints = save_npy(self.path("ints.npy"), "i8", [B, H, 2, D], [1] * (B * H * 2 * D))
+        self.refused(2, "", "attend", "--q", ints, *words[2:], "--out", self.path("o.npy"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""The model commands on tiny models: numbers against the goldens of other programs, and one command against another."""
+import json
+import math
+import os
+import pathlib
+import signal
+import time
+import unittest
+
+from command import Case, GOLDEN, MODEL, load_npy, main, run, start
+
+HF = GOLDEN / "hf" / "llama"
+
+
+class Logits(Case):
+    def write(self, model, *words):
+        out = self.path("x.npy")
+        self.ok("logits", "-m", model, *words, "--out", out)
+        return load_npy(out)
+
+    def ids(self):
+        return load_npy(HF / "ids.npy")[1]
+
+    def test_against_another_program(self):
+        ids = " ".join(map(str, self.ids()))
+        for words, golden in ((["--ids", ids], "logits.npy"), (["--ids", ids, "--hidden"], "hidden.npy")):
+            shape, values = self.write(HF, *words)
+            wanted_shape, wanted = load_npy(HF / golden)
+            self.assertEqual(shape, wanted_shape[-2:])
+            largest = max(map(abs, wanted))
+            self.assertLess(max(abs(a - b) for a, b in zip(values, wanted)), 2e-5 * largest)
+
+    def test_bits_do_not_depend_on_how_it_is_asked(self):
+        ids = self.ids()
+        text = " ".join(map(str, ids))
+        whole = self.write(HF, "--ids", text)
+        for words in (["--chunk", 1], ["--chunk", 7], ["--threads", 1], ["--threads", 3], ["--mmap"]):
+            self.assertEqual(self.write(HF, "--ids", text, *words), whole, words)
+        (rows, columns), values = whole
+        self.assertEqual(self.write(HF, "--ids", text, "--rows", "last"), ((1, columns), values[-columns:]))
+        batch = self.path("batch.txt")
+        with open(batch, "w") as file:
+            file.write("3 1\n\n" + text + "\n5\n")
+        shape, mixed = self.write(HF, "--batch", batch)
+        self.assertEqual(shape, (rows + 3, columns))
+        self.assertEqual(mixed[2 * columns:(2 + rows) * columns], values)
+
+    def test_refusals(self):
+        out = self.path("x.npy")
+        self.refused(2, "one of --ids", "logits", "-m", HF, "--out", out)
+        self.refused(2, "one of --ids", "logits", "-m", HF, "--ids", "1", "--batch", "x", "--out", out)
+        self.refused(2, "", "logits", "-m", HF, "--ids", "1 99999", "--out", out)
+        self.refused(2, "-1", "logits", "-m", HF, "--ids", "1 -1", "--out", out)
+        self.refused(2, "whole number", "logits", "-m", HF, "--ids", "1 x", "--out", out)
+
+
+class Tokens(Case):
+    def test_against_another_program(self):
+        with open(MODEL.replace(".gguf", ".tokens.jsonl"), encoding="utf-8", newline="\n") as file:
+            cases = [json.loads(line) for line in file]
+        plain = [case for case in cases if not case["special"] and case["text"] and "\0" not in case["text"]][:40]
+        self.assertGreater(len(plain), 20)
+        for case in plain:
+            answer = json.loads(self.ok("tokens", "encode", "-m", MODEL, "--json", stdin=case["text"].encode()))
+            self.assertEqual(answer["ids"], case["ids"], case["text"])
+
+    def test_there_and_back(self):
+        for text in (b"The sea", b"", "caf\u00e9 \U0001f30a".encode(), b"two\nlines\n", b"\xff\xfe broken \xc3"):
+            ids = self.ok("tokens", "encode", "-m", MODEL, stdin=text)
+            self.assertEqual(self.ok("tokens", "decode", "-m", MODEL, "--no-newline", stdin=ids), text)
+
+    def test_files_and_pieces(self):
+        path = self.path("text.txt")
+        with open(path, "w") as file:
+            file.write("The sea")
+        ids = self.ok("tokens", "encode", "-m", MODEL, "--file", path)
+        self.assertEqual(ids, self.ok("tokens", "encode", "-m", MODEL, "The sea"))
+        lines = self.ok("tokens", "encode", "-m", MODEL, "The sea", "--pieces").decode().splitlines()
+        self.assertEqual([line.split("\t")[0] for line in lines], ids.decode().split())
+        self.refused(2, "given twice", "tokens", "encode", "-m", MODEL, "x", "--file", path)
+        self.refused(2, "", "tokens", "decode", "-m", MODEL, "1 99999999")
+
+
+class Generate(Case):
+    def answer(self, *words):
+        return json.loads(self.ok("generate", "-m", MODEL, *words, "--json"))["results"]
+
+    def greedy(self, ids, steps):
+        """Greedy decoding by way of `logits`: another command, the same model."""
+        ids = list(ids)
+        for _ in range(steps):
+            out = self.path("step.npy")
+            self.ok("logits", "-m", MODEL, "--ids", " ".join(map(str, ids)), "--rows", "last", "--out", out)
+            row = load_npy(out)[1]
+            ids.append(row.index(max(row)))
+        return ids
+
+    def test_greedy_is_the_largest_logit(self):
+        prompt = [5, 70, 81]
+        result, = self.answer("--ids", "5 70 81", "-n", 6, "--ignore-eos")
+        banned = len(result["ids"]) != 6  # a model without an end never stops early
+        self.assertFalse(banned)
+        self.assertEqual(prompt + result["ids"], self.greedy(prompt, 6))
+        self.assertEqual((result["finish"], result["prompt_tokens"]), ("length", 3))
+
+    def test_the_text_is_that_of_the_ids(self):
+        result, = self.answer("--prompt", "the sea", "-n", 12, "--temperature", "1.5", "--seed", 3)
+        text = run("generate", "-m", MODEL, "--prompt", "the sea", "-n", 12, "--temperature", "1.5", "--seed", 3).stdout
+        self.assertEqual(text.decode(), result["text"] + "\n")
+        echoed = run("generate", "-m", MODEL, "--prompt", "the sea", "-n", 12, "--temperature", "1.5", "--seed", 3, "--echo").stdout
+        self.assertEqual(echoed.decode(), "the sea" + result["text"] + "\n")
+
+    def test_seeds(self):
+        words = ["--prompt", "the sea", "-n", 16, "--temperature", "2", "--ignore-eos"]
+        first = self.answer(*words, "--seed", 1)[0]["ids"]
+        self.assertEqual(first, self.answer(*words, "--seed", 1, "--threads", 1)[0]["ids"])
+        self.assertEqual(first, self.answer(*words, "--seed", 1, "--chunk", 1)[0]["ids"])
+        self.assertNotEqual(first, self.answer(*words, "--seed", 2)[0]["ids"])
+
+    def test_batch(self):
+        together = self.answer("--ids", "5 70 81", "--ids", "9", "-n", 5, "--ignore-eos")
+        self.assertEqual(together[0]["ids"], self.answer("--ids", "5 70 81", "-n", 5, "--ignore-eos")[0]["ids"])
+        self.assertEqual(together[1]["ids"], self.answer("--ids", "9", "-n", 5, "--ignore-eos")[0]["ids"])
+
+    def test_logprobs(self):
+        result, = self.answer("--ids", "5 70 81", "-n", 2, "--ignore-eos", "--top-logprobs", 3)
+        out = self.path("l.npy")
+        self.ok("logits", "-m", MODEL, "--ids", "5 70 81", "--rows", "last", "--out", out)
+        row = load_npy(out)[1]
+        lse = max(row) + math.log(sum(math.exp(x - max(row)) for x in row))
+        first = result["logprobs"][0]
+        self.assertAlmostEqual(first["logprob"], row[first["id"]] - lse, delta=1e-4)
+        best = sorted(range(len(row)), key=lambda i: (-row[i], i))[:3]
+        self.assertEqual([top["id"] for top in first["top"]], best)
+        self.refused(2, "--json", "generate", "-m", MODEL, "-p", "x", "--top-logprobs", 3)
+
+    def test_bias_and_stop(self):
+        self.assertEqual(self.answer("--ids", "5", "-n", 3, "--logit-bias", "77=1e6")[0]["ids"], [77] * 3)
+        self.assertNotIn(77, self.answer("--ids", "5", "-n", 3, "--logit-bias", "77=-inf")[0]["ids"])
+        result, = self.answer("--ids", "5", "-n", 3, "--logit-bias", "77=1e6", "--stop-id", 77)
+        self.assertEqual(result["finish"], "stop")
+        self.refused(2, "ID=X", "generate", "-m", MODEL, "-p", "x", "--logit-bias", "77")
+
+    def test_context(self):
+        self.refused(2, "8", "generate", "-m", MODEL, "--ids", " ".join(["5"] * 9), "--context", 8)
+        result, = self.answer("--ids", "5 6", "--context", 8, "-n", 100, "--ignore-eos")
+        self.assertEqual(result["finish"], "length")
+        self.assertLessEqual(len(result["ids"]) + 2, 9)
+
+    def test_standard_input(self):
+        given = run("generate", "-m", MODEL, "-n", 4, stdin=b"the sea").stdout
+        self.assertEqual(given, run("generate", "-m", MODEL, "-n", 4, "-p", "the sea").stdout)
+        self.assertEqual(given, run("generate", "-m", MODEL, "-n", 4, "-f", "-", stdin=b"the sea").stdout)
+
+
+class Chat(Case):
+    def test_the_cache_is_kept_and_changes_nothing(self):
+        words = ["chat", "-m", MODEL, "-n", 5, "--template", "chatml", "--json"]
+        turns = [json.loads(line) for line in self.ok(*words, stdin=b"the sea\nand the sky\n").splitlines()]
+        self.assertEqual(len(turns), 2)
+        self.assertEqual(turns[0]["cached_tokens"], 0)
+        self.assertGreater(turns[1]["cached_tokens"], 10)
+        single = json.loads(self.ok("chat", "-m", MODEL, "-n", 5, "--template", "chatml", "--json", "--prompt", "the sea"))
+        self.assertEqual(single["ids"], turns[0]["ids"])
+
+    def test_templates(self):
+        self.refused(3, "no chat template", "chat", "-m", GOLDEN / "gguf" / "llama_mixed.gguf", "-p", "x")
+        self.refused(3, "chatml", "chat", "-m", MODEL, "-p", "x", "--template", "chatlm")
+        path = self.path("t.jinja")
+        with open(path, "w") as file:
+            file.write("{% for m in messages %}{{ m.content }}{% endfor %}")
+        answer = json.loads(self.ok("chat", "-m", MODEL, "-n", 4, "--template", path, "--prompt", "the sea", "--json"))
+        plain = json.loads(self.ok("generate", "-m", MODEL, "-n", 4, "--no-bos", "-p", "the sea", "--json"))["results"][0]
+        self.assertEqual((answer["ids"], answer["prompt_tokens"]), (plain["ids"], plain["prompt_tokens"]))
+
+
+class Eval(Case):
+    TEXT = b"The sea is wide and the sea is deep. People have sailed it for a very long time."
+
+    def nats(self, ids, first):
+        """Sum of -log p of ids[first:], each predicted from all of ids before it."""
+        out = self.path("l.npy")
+        self.ok("logits", "-m", MODEL, "--ids", " ".join(map(str, ids)), "--out", out)
+        (_, columns), values = load_npy(out)
+        total = 0.0
+        for i in range(first, len(ids)):
+            row = values[(i - 1) * columns:i * columns]
+            total -= row[ids[i]] - max(row) - math.log(sum(math.exp(x - max(row)) for x in row))
+        return total
+
+    def test_cut_and_sliding(self):
+        ids = json.loads(self.ok("tokens", "encode", "-m", MODEL, "--add-special", "--json", self.TEXT.decode()))["ids"]
+        cut = json.loads(self.ok("eval", "-m", MODEL, "--window", 10, "--json", stdin=self.TEXT))
+        windows = [ids[i:i + 10] for i in range(0, len(ids), 10)]
+        scored = sum(len(window) - 1 for window in windows)
+        self.assertEqual((cut["tokens"], cut["scored_tokens"]), (len(ids), scored))
+        self.assertAlmostEqual(cut["nats_per_token"], sum(self.nats(window, 1) for window in windows) / scored, places=4)
+        self.assertAlmostEqual(cut["perplexity"], math.exp(cut["nats_per_token"]), places=4)
+        whole = json.loads(self.ok("eval", "-m", MODEL, "--json", stdin=self.TEXT))
+        self.assertAlmostEqual(whole["nats_per_token"], self.nats(ids, 1) / (len(ids) - 1), places=4)
+        sliding = json.loads(self.ok("eval", "-m", MODEL, "--window", 10, "--stride", 4, "--json", stdin=self.TEXT))
+        self.assertEqual(sliding["scored_tokens"], len(ids) - 1)
+
+    def test_state(self):
+        state = self.path("state")
+        words = ["eval", "-m", MODEL, "--window", 10, "--json", "--state", state]
+        once = self.ok(*words, stdin=self.TEXT)
+        self.assertEqual(self.ok(*words, stdin=self.TEXT), once)
+        self.refused(2, "belongs to another", *words, stdin=self.TEXT + b" More.")
+        with open(state, "w") as file:
+            file.write("nonsense")
+        self.refused(4, "no state", *words, stdin=self.TEXT)
+
+    def test_target(self):
+        result = run("eval", "-m", MODEL, "--max-perplexity", "1.5", stdin=self.TEXT)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"above", result.stderr)
+        self.assertEqual(run("eval", "-m", MODEL, "--max-perplexity", "1e9", stdin=self.TEXT).returncode, 0)
+        self.refused(2, "at least 2", "eval", "-m", MODEL, stdin=b"")
+
+
+class Info(Case):
+    def test_facts(self):
+        facts = json.loads(self.ok("info", "-m", HF, "--json"))
+        config = json.loads((HF / "config.json").read_text())
+        self.assertEqual((facts["layers"], facts["hidden_size"], facts["vocab_size"], facts["q_heads"], facts["kv_heads"]),
+                         (config["num_hidden_layers"], config["hidden_size"], config["vocab_size"], config["num_attention_heads"],
+                          config["num_key_value_heads"]))
+        small, large = (json.loads(self.ok("info", "-m", HF, "--context", n, "--json")) for n in (16, 32))
+        self.assertEqual(large["memory"]["bytes"] - small["memory"]["bytes"], 16 * facts["cache_bytes_per_token"])
+
+
+@unittest.skipUnless(os.environ.get("REGARD_MODELS"), "REGARD_MODELS names no directory with published models")
+class PublishedModels(Case):
+    """Stopping while it counts: in the middle of a long prompt, and of a text."""
+
+    def interrupt(self, *words, after):
+        model = sorted(pathlib.Path(os.environ["REGARD_MODELS"]).glob("*.gguf"))[-1]
+        process = start("generate", "-m", model, "-n", "2000", "--ignore-eos", *words)
+        if after is None:
+            process.stdout.read(1)
+        else:
+            time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        _, message = process.communicate(timeout=120)
+        return process.returncode, time.monotonic() - begin, message
+
+    def test_interrupt_in_prefill(self):
+        prompt = self.path("long.txt")
+        with open(prompt, "w") as file:
+            file.write("The sea is wide and old. " * 1100)
+        status, seconds, _ = self.interrupt("--file", prompt, after=2.0)
+        self.assertEqual(status, 130)
+        self.assertLess(seconds, 20)  # one chunk, on a busy machine
+
+    def test_interrupt_in_decode(self):
+        status, seconds, message = self.interrupt("--prompt", "The sea", after=None)
+        self.assertEqual(status, 130)
+        self.assertLess(seconds, 5)
+        self.assertIn(b"cancelled", message)
+
+
+if __name__ == "__main__":
+    main()
