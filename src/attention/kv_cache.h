@@ -36,7 +36,7 @@ class KvBudget {
 struct KvCacheOptions {
   KvGeometry geometry;
   int64_t max_tokens = std::numeric_limits<int64_t>::max() / 1024;  ///< a longer sequence is refused
-  std::shared_ptr<KvBudget> budget;                                 ///< null: no limit
+  std::shared_ptr<KvBudget> budget = {};                            ///< null: no limit
 };
 
 /// Token i of the sequence has position i. Memory comes in whole tiles of 256 tokens, filled with NaN until they are
