@@ -1,4 +1,5 @@
-// Attention over tensors that are there as a whole: what each query sees is a Mask, everything else is in AttentionOptions.
+// Attention over tensors that are there as a whole: what each query sees is a Mask, everything else is in
+// AttentionOptions.
 //
 //   regard::attend(q, k, v, Mask::causal(), {}, out, lse);
 //
@@ -23,20 +24,21 @@ struct AttentionOptions {
   /// s -> softcap * tanh(s / softcap), after the scale and before the mask; 0: none.
   double softcap = 0;
 
-  /// Where the queries and keys stand: query i has position q_begin + i, key j has k_begin + j. One number for all batch rows
-  /// or one per row; nothing given means 0 and 0, which is accepted only where q_len = kv_len or no term of the mask compares
-  /// a query's position with a key's.
+  /// Where the queries and keys stand: query i has position q_begin + i, key j has k_begin + j. One number for all
+  /// batch rows or one per row; nothing given means 0 and 0, which is accepted only where q_len = kv_len or no term of
+  /// the mask compares a query's position with a key's.
   std::vector<int64_t> q_begin, k_begin;
 
-  /// Or the position of every slot, [q_len] or [batch, q_len] and [kv_len] or [batch, kv_len], in any order; -1 is a slot that was
-  /// never written: such a query is an empty row, such a key is not seen. Key positions are unique within a row; sums run by
-  /// rising position. Replaces q_begin or k_begin.
+  /// Or the position of every slot, [q_len] or [batch, q_len] and [kv_len] or [batch, kv_len], in any order; -1 is a
+  /// slot that was never written: such a query is an empty row, such a key is not seen. Key positions are unique within
+  /// a row; sums run by rising position. Replaces q_begin or k_begin.
   TensorView<const int64_t> q_positions, k_positions;
 
   /// Key lengths and documents, ANDed with the mask whatever it says.
   MaskLimits limits;
 
-  /// One number per batch row (or one for all, or none): queries from this index on are padding, which gives empty rows.
+  /// One number per batch row (or one for all, or none): queries from this index on are padding, which gives empty
+  /// rows.
   std::vector<int64_t> query_lengths;
 
   /// Polled between tiles; see StopToken. Null: never.
@@ -46,32 +48,33 @@ struct AttentionOptions {
 /// out = softmax(mask(softcap(scale q k^T))) v.
 ///
 /// Shapes: q [batch, num_q_heads, q_len, head_dim], k [batch, num_kv_heads, kv_len, head_dim],
-/// v [batch, num_kv_heads, kv_len, value_dim], out [batch, num_q_heads, q_len, value_dim], lse [batch, num_q_heads, q_len] or no
-/// data. num_q_heads is a multiple of num_kv_heads, and query head h reads KV head h / (num_q_heads / num_kv_heads). head_dim and
-/// value_dim are 1 to 512. batch, q_len and kv_len may be 0. Strides are free for inputs (0 and negative ones included); [batch, seq,
-/// heads, dim] tensors are views with their axes exchanged.
-/// Units: lse is the natural logarithm of the sum of exponentials.
-/// Empty rows (no visible key, or only scores of -inf) give out 0 and lse -inf. Keys and values that a query may not see do not
-/// change its row, even when they are NaN; a NaN that it does see comes through.
-/// Aliasing: out and lse share no memory with the inputs, with each other or with themselves.
-/// Threads: runs on the default pool; callable from several threads. A row's bits do not depend on the other rows, the batch or
+/// v [batch, num_kv_heads, kv_len, value_dim], out [batch, num_q_heads, q_len, value_dim], lse [batch, num_q_heads,
+/// q_len] or no data. num_q_heads is a multiple of num_kv_heads, and query head h reads KV head h / (num_q_heads /
+/// num_kv_heads). head_dim and value_dim are 1 to 512. batch, q_len and kv_len may be 0. Strides are free for inputs (0
+/// and negative ones included); [batch, seq, heads, dim] tensors are views with their axes exchanged. Units: lse is the
+/// natural logarithm of the sum of exponentials. Empty rows (no visible key, or only scores of -inf) give out 0 and lse
+/// -inf. Keys and values that a query may not see do not change its row, even when they are NaN; a NaN that it does see
+/// comes through. Aliasing: out and lse share no memory with the inputs, with each other or with themselves. Threads:
+/// runs on the default pool; callable from several threads. A row's bits do not depend on the other rows, the batch or
 /// the number of threads.
-/// Cost: 2 (head_dim + value_dim) operations per visible pair, tiles without one are skipped; memory for one packed copy of k
-/// and v, and a copy of each tensor whose last stride is not 1.
-/// Errors: kInvalidArgument for shapes, strides, positions and numbers that do not fit, and for queries beyond a list of the
-/// mask; kUnsupported for head sizes above 512; kResourceExhausted; kCancelled, with the outputs undefined.
-/// Source: Vaswani et al., 2017, "Attention is all you need", equation 1; Dao, 2023, "FlashAttention-2", for the tiles.
-REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
-                       const AttentionOptions& options, TensorView<float> out, TensorView<float> lse = {});
+/// Cost: 2 (head_dim + value_dim) operations per visible pair, tiles without one are skipped; memory for one packed
+/// copy of k and v, and a copy of each tensor whose last stride is not 1. Errors: kInvalidArgument for shapes, strides,
+/// positions and numbers that do not fit, and for queries beyond a list of the mask; kUnsupported for head sizes above
+/// 512; kResourceExhausted; kCancelled, with the outputs undefined. Source: Vaswani et al., 2017, "Attention is all you
+/// need", equation 1; Dao, 2023, "FlashAttention-2", for the tiles.
+REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                       const Mask& mask, const AttentionOptions& options, TensorView<float> out,
+                       TensorView<float> lse = {});
 
-/// The weights that attend() used, for the rectangle of `queries` and `keys` (indices into q_len and kv_len, not positions):
-/// w = exp(s - lse), rebuilt from q, k and the lse that attend() gave under the same mask and options.
+/// The weights that attend() used, for the rectangle of `queries` and `keys` (indices into q_len and kv_len, not
+/// positions): w = exp(s - lse), rebuilt from q, k and the lse that attend() gave under the same mask and options.
 ///
 /// Shapes: q, k, lse as in attend(); weights [batch, num_q_heads, queries.end - queries.begin, keys.end - keys.begin].
 /// A pair that is masked gives exactly 0, and so do all pairs of a row whose lse is -inf.
 /// Accuracy: lse is rounded to f32, which limits a weight to about |lse| * 6e-8 relative.
 /// Memory: the packed keys, nothing of the size q_len x kv_len. Errors, aliasing, threads: as attend().
-REGARD_API void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse, const Mask& mask,
-                                  const AttentionOptions& options, Interval queries, Interval keys, TensorView<float> weights);
+REGARD_API void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse,
+                                  const Mask& mask, const AttentionOptions& options, Interval queries, Interval keys,
+                                  TensorView<float> weights);
 
 }  // namespace regard

@@ -11,26 +11,33 @@ namespace {
 
 constexpr std::string_view kName = "attend";
 
-void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse, std::initializer_list<ByteRange> inputs) {
+void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse,
+                   std::initializer_list<ByteRange> inputs) {
   const ByteRange out_range = check_tensor(kName, "out", out, 4);
-  require(out.shape[0] == sizes.batch && out.shape[1] == sizes.num_q_heads && out.shape[2] == sizes.q_len && out.shape[3] == sizes.value_dim,
-          "[attend] out has shape {}, expected [{}, {}, {}, {}]", shape_text(out), sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim);
+  require(out.shape[0] == sizes.batch && out.shape[1] == sizes.num_q_heads && out.shape[2] == sizes.q_len &&
+              out.shape[3] == sizes.value_dim,
+          "[attend] out has shape {}, expected [{}, {}, {}, {}]", shape_text(out), sizes.batch, sizes.num_q_heads,
+          sizes.q_len, sizes.value_dim);
   check_no_self_overlap(kName, "out", out);
-  for (const ByteRange& input : inputs) require(!out_range.overlaps(input), "[attend] the memory of out overlaps that of q, k or v: give it its own");
+  for (const ByteRange& input : inputs)
+    require(!out_range.overlaps(input), "[attend] the memory of out overlaps that of q, k or v: give it its own");
   if (lse.rank == 0 && lse.data == nullptr) return;
   const ByteRange lse_range = check_tensor(kName, "lse", lse, 3);
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
-          "[attend] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch, sizes.num_q_heads, sizes.q_len);
+          "[attend] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch, sizes.num_q_heads,
+          sizes.q_len);
   check_no_self_overlap(kName, "lse", lse);
-  for (const ByteRange& input : inputs) require(!lse_range.overlaps(input), "[attend] the memory of lse overlaps that of q, k or v: give it its own");
+  for (const ByteRange& input : inputs)
+    require(!lse_range.overlaps(input), "[attend] the memory of lse overlaps that of q, k or v: give it its own");
   require(!lse_range.overlaps(out_range), "[attend] the memory of lse overlaps that of out: give it its own");
 }
 
 }  // namespace
 
-void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask, const AttentionOptions& options,
-            TensorView<float> out, TensorView<float> lse) {
-  const ByteRange q_range = check_tensor(kName, "q", q, 4), k_range = check_tensor(kName, "k", k, 4), v_range = check_tensor(kName, "v", v, 4);
+void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
+            const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
+  const ByteRange q_range = check_tensor(kName, "q", q, 4), k_range = check_tensor(kName, "k", k, 4),
+                  v_range = check_tensor(kName, "v", v, 4);
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   const AttentionShape shape = check_numbers(kName, sizes, options);
   check_outputs(sizes, out, lse, {q_range, k_range, v_range});
@@ -52,12 +59,17 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
     source.k_begin = positions.k_begin(b);
     source.positions = positions.keys(b);
     if (sizes.kv_len > 0)
-      source.rows = {.k = k.at(b), .k_token_stride = k.strides[2], .k_head_stride = k.strides[1],
-                     .v = v.at(b), .v_token_stride = v.strides[2], .v_head_stride = v.strides[1]};
+      source.rows = {.k = k.at(b),
+                     .k_token_stride = k.strides[2],
+                     .k_head_stride = k.strides[1],
+                     .v = v.at(b),
+                     .v_token_stride = v.strides[2],
+                     .v_head_stride = v.strides[1]};
     sources.push_back(source);
   }
   ThreadPool& pool = default_pool();
-  const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim}, sources, pool);
+  const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim},
+                        sources, pool);
 
   std::vector<SequenceQueries> sequences;
   for (int64_t b = 0; b < sizes.batch; ++b) {

@@ -19,8 +19,8 @@ using kernels::kPanelsPerTile;
 
 namespace {
 
-// Up to this many rows the keys and values come from memory faster than they are used up, so a block's tiles are shared out
-// over the threads; more rows make blocks enough.
+// Up to this many rows the keys and values come from memory faster than they are used up, so a block's tiles are shared
+// out over the threads; more rows make blocks enough.
 constexpr int64_t kFewRows = 24;
 // Items for each thread that even out what one of them takes longer.
 constexpr int64_t kItemsPerThread = 4;
@@ -28,17 +28,26 @@ constexpr int64_t kItemsPerThread = 4;
 }  // namespace
 
 size_t AttentionWorkspace::total_bytes() const noexcept {
-  return threads_.total_bytes() + parts_.size() * sizeof(float) + (items_.capacity() + ordered_.capacity()) * sizeof(AttentionItem);
+  return threads_.total_bytes() + parts_.size() * sizeof(float) +
+         (items_.capacity() + ordered_.capacity()) * sizeof(AttentionItem);
 }
 
 // One call of attend_sequences(): plan() makes the items, run() does one of them.
 class AttentionCall {
  public:
-  AttentionCall(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,
-                ThreadPool& pool, const StopToken* stop)
-      : sequences_(sequences), shape_(shape), mask_(mask), workspace_(workspace), pool_(pool), stop_(stop),
-        kernel_(*kernels::kernels().attention), group_(shape.num_q_heads / shape.num_kv_heads), padded_(kernels::padded_dim(shape.value_dim)),
-        factor_(static_cast<float>(shape.scale * math::kLog2e)), softcap_(static_cast<float>(shape.softcap * math::kLog2e)) {}
+  AttentionCall(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask,
+                AttentionWorkspace& workspace, ThreadPool& pool, const StopToken* stop)
+      : sequences_(sequences),
+        shape_(shape),
+        mask_(mask),
+        workspace_(workspace),
+        pool_(pool),
+        stop_(stop),
+        kernel_(*kernels::kernels().attention),
+        group_(shape.num_q_heads / shape.num_kv_heads),
+        padded_(kernels::padded_dim(shape.value_dim)),
+        factor_(static_cast<float>(shape.scale * math::kLog2e)),
+        softcap_(static_cast<float>(shape.softcap * math::kLog2e)) {}
 
   void execute() {
     plan();
@@ -55,7 +64,8 @@ class AttentionCall {
  private:
   bool stopped() const noexcept { return stop_ != nullptr && stop_->stop_requested(); }
 
-  // ---- planning ----------------------------------------------------------------------------------------------------------
+  // ---- planning
+  // ----------------------------------------------------------------------------------------------------------
   void plan() {
     int64_t blocks = 0, all_rows = 0;
     for (const SequenceQueries& s : sequences_) {
@@ -65,9 +75,11 @@ class AttentionCall {
     }
     const int64_t wanted = pool_.size() == 1 ? 1 : kItemsPerThread * pool_.size();
     const bool scarce = blocks < wanted;
-    // Fewer rows in a block make more blocks; each then reads the keys once more, so not below two rounds of the registers.
+    // Fewer rows in a block make more blocks; each then reads the keys once more, so not below two rounds of the
+    // registers.
     const int64_t smallest = 2 * kernels::kMaxMicroRows, share = (all_rows + wanted - 1) / wanted;
-    const int64_t block_rows = scarce ? std::clamp<int64_t>((share + 5) / 6 * 6, smallest, kMaxBlockRows) : kMaxBlockRows;
+    const int64_t block_rows =
+        scarce ? std::clamp<int64_t>((share + 5) / 6 * 6, smallest, kMaxBlockRows) : kMaxBlockRows;
 
     std::vector<AttentionItem>& items = workspace_.items_;
     items.clear();
@@ -114,15 +126,16 @@ class AttentionCall {
     order(even);
   }
 
-  // Heavy items first, dealt out in turn, so that each thread's stretch ends with light ones. Shared tiles stay in order:
-  // each then fetches what the next one reads.
+  // Heavy items first, dealt out in turn, so that each thread's stretch ends with light ones. Shared tiles stay in
+  // order: each then fetches what the next one reads.
   void order(bool even) {
     std::vector<AttentionItem>& items = workspace_.items_;
     std::vector<AttentionItem>& ordered = workspace_.ordered_;
     work_ = &items;
     if (even || pool_.size() == 1) return;
     std::sort(items.begin(), items.end(), [](const AttentionItem& a, const AttentionItem& b) {
-      return std::tuple(b.cost, a.sequence, a.kv_head, a.first_row, a.part) < std::tuple(a.cost, b.sequence, b.kv_head, b.first_row, b.part);
+      return std::tuple(b.cost, a.sequence, a.kv_head, a.first_row, a.part) <
+             std::tuple(a.cost, b.sequence, b.kv_head, b.first_row, b.part);
     });
     ordered.clear();
     const auto threads = static_cast<size_t>(pool_.size());
@@ -132,7 +145,9 @@ class AttentionCall {
   }
 
   // A partial result: O, then M and L with the spare lanes that the kernels read.
-  int64_t part_floats() const noexcept { return (part_rows_ * padded_ + 2 * (part_rows_ + kLanes) + kLanes - 1) / kLanes * kLanes; }
+  int64_t part_floats() const noexcept {
+    return (part_rows_ * padded_ + 2 * (part_rows_ + kLanes) + kLanes - 1) / kLanes * kLanes;
+  }
   AttentionState part(int64_t index) const noexcept {
     float* o = workspace_.parts_.data() + index * part_floats();
     float* m = o + part_rows_ * padded_;
@@ -147,10 +162,12 @@ class AttentionCall {
       workspace_.missing_size_ = blocks;
     }
     for (size_t i = 0; i < blocks; ++i)
-      workspace_.missing_[i].store(static_cast<int>(workspace_.first_part_[i + 1] - workspace_.first_part_[i]), std::memory_order_relaxed);
+      workspace_.missing_[i].store(static_cast<int>(workspace_.first_part_[i + 1] - workspace_.first_part_[i]),
+                                   std::memory_order_relaxed);
   }
 
-  // ---- one item ----------------------------------------------------------------------------------------------------------
+  // ---- one item
+  // ----------------------------------------------------------------------------------------------------------
   void run_item(const AttentionItem& item, int thread) {
     const SequenceQueries& s = sequences_[static_cast<size_t>(item.sequence)];
     Carver carver(workspace_.threads_.arena(thread));
@@ -200,10 +217,12 @@ class AttentionCall {
 
   void finish(const SequenceQueries& s, const RowBlock& block, const AttentionState& state, float* lse) const noexcept {
     float* out[kMaxBlockRows];
-    for (int r = 0; r < block.rows(); ++r) out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;
+    for (int r = 0; r < block.rows(); ++r)
+      out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;
     kernel_.finish(state, block.rows(), shape_.value_dim, out, lse);
     if (s.lse == nullptr) return;
-    for (int r = 0; r < block.rows(); ++r) s.lse[block.token(r) * s.lse_token_stride + block.head(r) * s.lse_head_stride] = lse[r];
+    for (int r = 0; r < block.rows(); ++r)
+      s.lse[block.token(r) * s.lse_token_stride + block.head(r) * s.lse_head_stride] = lse[r];
   }
 
   std::span<const SequenceQueries> sequences_;
@@ -219,8 +238,8 @@ class AttentionCall {
   int64_t part_rows_ = 0;
 };
 
-void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,
-                      ThreadPool& pool, const StopToken* stop) {
+void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask,
+                      AttentionWorkspace& workspace, ThreadPool& pool, const StopToken* stop) {
   AttentionCall(sequences, shape, mask, workspace, pool, stop).execute();
 }
 

@@ -1,5 +1,5 @@
-// Attention over cached keys and values, for a batch of sequences at once: prompts, chunks of prompts and single decoded
-// tokens together. Read attend_sequences() first; how rows meet tiles is in row_block.h.
+// Attention over cached keys and values, for a batch of sequences at once: prompts, chunks of prompts and single
+// decoded tokens together. Read attend_sequences() first; how rows meet tiles is in row_block.h.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ struct AttentionShape {
   double softcap = 0;  ///< s -> softcap * tanh(s / softcap) after the scale; 0: none
 };
 
-/// The queries of one sequence and where they look. Strides count floats; the head_dim and value_dim elements of a row are
-/// contiguous. q and out may be the same memory when their strides are the same.
+/// The queries of one sequence and where they look. Strides count floats; the head_dim and value_dim elements of a row
+/// are contiguous. q and out may be the same memory when their strides are the same.
 struct SequenceQueries {
   const float* q = nullptr;
   int64_t q_token_stride = 0, q_head_stride = 0;
@@ -38,10 +38,11 @@ struct SequenceQueries {
   int64_t lse_token_stride = 0, lse_head_stride = 0;
 
   int64_t tokens = 0;
-  int64_t first_position = 0;            ///< token i stands at first_position + i ...
-  const int64_t* positions = nullptr;    ///< ... or at positions[i]; a negative one is a slot that was never written: an empty row
+  int64_t first_position = 0;  ///< token i stands at first_position + i ...
+  const int64_t* positions =
+      nullptr;  ///< ... or at positions[i]; a negative one is a slot that was never written: an empty row
   KvView keys;
-  int64_t batch_row = 0;                 ///< of the mask
+  int64_t batch_row = 0;  ///< of the mask
 };
 
 /// One stretch of work: a block of rows of one KV head against a range of tiles.
@@ -50,14 +51,14 @@ struct AttentionItem {
   int32_t kv_head = 0;
   int64_t first_row = 0;  ///< row = token * group + head of the group
   int32_t rows = 0;
-  int32_t shared = -1;    ///< when the tiles of a block are shared out: number of the block; else -1
-  int64_t part = 0;       ///< and number of this tile's partial result
+  int32_t shared = -1;  ///< when the tiles of a block are shared out: number of the block; else -1
+  int64_t part = 0;     ///< and number of this tile's partial result
   int64_t tile_begin = 0, tile_end = 0;
   int64_t cost = 0;
 };
 
-/// Memory that attention needs besides its tensors: scratch for each thread, partial results of decode. It grows and is kept,
-/// so that a loop of equal steps allocates nothing. Belongs to one caller at a time.
+/// Memory that attention needs besides its tensors: scratch for each thread, partial results of decode. It grows and is
+/// kept, so that a loop of equal steps allocates nothing. Belongs to one caller at a time.
 class AttentionWorkspace {
  public:
   size_t total_bytes() const noexcept;
@@ -78,13 +79,13 @@ class AttentionWorkspace {
 
 /// out = softmax(mask(softcap(scale q k^T))) v and lse for all sequences, in one phase of the pool.
 ///
-/// An empty row gives 0 and -inf. A row's bits depend on its query, its position, the keys and values it may see and the
-/// mask: not on the other rows of the call, the batch, the threads, or how the sequence was cut into calls.
-/// The shapes are the caller's to get right (programmer errors are not checked here; regard::attend does).
-/// Errors: kCancelled when `stop` was requested, with the outputs undefined; kResourceExhausted for the workspace.
-/// Cost: time grows with the tiles that are not empty; memory is scratch for each thread, and for decoding on several threads
-/// one partial result for each tile: about rows / 512 of the bytes of keys and values that are read.
-void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask, AttentionWorkspace& workspace,
-                      ThreadPool& pool, const StopToken* stop = nullptr);
+/// An empty row gives 0 and -inf. A row's bits depend on its query, its position, the keys and values it may see and
+/// the mask: not on the other rows of the call, the batch, the threads, or how the sequence was cut into calls. The
+/// shapes are the caller's to get right (programmer errors are not checked here; regard::attend does). Errors:
+/// kCancelled when `stop` was requested, with the outputs undefined; kResourceExhausted for the workspace. Cost: time
+/// grows with the tiles that are not empty; memory is scratch for each thread, and for decoding on several threads one
+/// partial result for each tile: about rows / 512 of the bytes of keys and values that are read.
+void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask,
+                      AttentionWorkspace& workspace, ThreadPool& pool, const StopToken* stop = nullptr);
 
 }  // namespace regard

@@ -17,22 +17,24 @@ CallSizes check_sizes(std::string_view function, const TensorView<const float>& 
   s.num_kv_heads = k.shape[1];
   s.kv_len = k.shape[2];
   s.value_dim = v == nullptr ? 0 : v->shape[3];
-  require(k.shape[0] == s.batch, "[{}] q {} and k {} have {} and {} batch rows, expected the same number", function, shape_text(q), shape_text(k),
-          s.batch, k.shape[0]);
-  require(k.shape[3] == s.head_dim, "[{}] q {} and k {} have head_dim {} and {}, expected the same number", function, shape_text(q), shape_text(k),
-          s.head_dim, k.shape[3]);
+  require(k.shape[0] == s.batch, "[{}] q {} and k {} have {} and {} batch rows, expected the same number", function,
+          shape_text(q), shape_text(k), s.batch, k.shape[0]);
+  require(k.shape[3] == s.head_dim, "[{}] q {} and k {} have head_dim {} and {}, expected the same number", function,
+          shape_text(q), shape_text(k), s.head_dim, k.shape[3]);
   if (v != nullptr)
     require(v->shape[0] == s.batch && v->shape[1] == s.num_kv_heads && v->shape[2] == s.kv_len,
             "[{}] k {} and v {} must agree in batch, heads and length", function, shape_text(k), shape_text(*v));
-  require(s.num_q_heads >= 1 && s.num_kv_heads >= 1, "[{}] {} query heads and {} KV heads, expected at least one of each", function, s.num_q_heads,
+  require(s.num_q_heads >= 1 && s.num_kv_heads >= 1,
+          "[{}] {} query heads and {} KV heads, expected at least one of each", function, s.num_q_heads,
           s.num_kv_heads);
-  require(s.num_q_heads % s.num_kv_heads == 0, "[{}] {} query heads cannot share {} KV heads evenly: num_q_heads must be a multiple of num_kv_heads",
+  require(s.num_q_heads % s.num_kv_heads == 0,
+          "[{}] {} query heads cannot share {} KV heads evenly: num_q_heads must be a multiple of num_kv_heads",
           function, s.num_q_heads, s.num_kv_heads);
   require(s.head_dim >= 1, "[{}] head_dim is {}, expected at least 1", function, s.head_dim);
   require(v == nullptr || s.value_dim >= 1, "[{}] value_dim is {}, expected at least 1", function, s.value_dim);
   if (s.head_dim > kernels::kMaxHeadDim || s.value_dim > kernels::kMaxHeadDim)
-    fail(Code::kUnsupported, "[{}] head_dim {} and value_dim {}: sizes above {} are not supported", function, s.head_dim, s.value_dim,
-         kernels::kMaxHeadDim);
+    fail(Code::kUnsupported, "[{}] head_dim {} and value_dim {}: sizes above {} are not supported", function,
+         s.head_dim, s.value_dim, kernels::kMaxHeadDim);
   if (s.num_q_heads > INT32_MAX || s.batch > INT32_MAX)
     fail(Code::kUnsupported, "[{}] {} batch rows of {} heads are too many", function, s.batch, s.num_q_heads);
   return s;
@@ -41,12 +43,16 @@ CallSizes check_sizes(std::string_view function, const TensorView<const float>& 
 AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, const AttentionOptions& options) {
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
   require(std::isfinite(scale), "[{}] scale is {}, expected a finite number", function, scale);
-  require(options.softcap >= 0 && std::isfinite(options.softcap), "[{}] softcap is {}, expected a positive number, or 0 for none", function,
-          options.softcap);
-  require(options.softcap == 0 || (options.softcap > 1e-37 && options.softcap < 1e37), "[{}] softcap is {}, expected between 1e-37 and 1e37", function,
-          options.softcap);
-  return {static_cast<int>(sizes.num_q_heads), static_cast<int>(sizes.num_kv_heads), static_cast<int>(sizes.head_dim),
-          static_cast<int>(sizes.value_dim), scale, options.softcap};
+  require(options.softcap >= 0 && std::isfinite(options.softcap),
+          "[{}] softcap is {}, expected a positive number, or 0 for none", function, options.softcap);
+  require(options.softcap == 0 || (options.softcap > 1e-37 && options.softcap < 1e37),
+          "[{}] softcap is {}, expected between 1e-37 and 1e37", function, options.softcap);
+  return {static_cast<int>(sizes.num_q_heads),
+          static_cast<int>(sizes.num_kv_heads),
+          static_cast<int>(sizes.head_dim),
+          static_cast<int>(sizes.value_dim),
+          scale,
+          options.softcap};
 }
 
 namespace {
@@ -54,30 +60,33 @@ namespace {
 constexpr int64_t kMaxPosition = PackedKv::kMaxPosition;
 
 // One number per batch row from a list of none, one or all.
-std::vector<int64_t> per_row(std::string_view function, std::string_view name, const std::vector<int64_t>& given, int64_t batch, int64_t none,
-                             int64_t largest) {
+std::vector<int64_t> per_row(std::string_view function, std::string_view name, const std::vector<int64_t>& given,
+                             int64_t batch, int64_t none, int64_t largest) {
   const auto size = static_cast<int64_t>(given.size());
-  require(size <= 1 || size == batch, "[{}] {} has {} numbers for {} batch rows, expected one for each or one for all", function, name, size, batch);
+  require(size <= 1 || size == batch, "[{}] {} has {} numbers for {} batch rows, expected one for each or one for all",
+          function, name, size, batch);
   std::vector<int64_t> all(static_cast<size_t>(batch), size == 0 ? none : given[0]);
   if (size > 1) all = given;
-  for (int64_t x : given) require(x >= 0 && x <= largest, "[{}] {} is {}, expected 0 to {}", function, name, x, largest);
+  for (int64_t x : given)
+    require(x >= 0 && x <= largest, "[{}] {} is {}, expected 0 to {}", function, name, x, largest);
   return all;
 }
 
 // [batch][length] positions from a tensor [length] or [batch|1, length].
-std::vector<int64_t> every_position(std::string_view function, std::string_view name, const TensorView<const int64_t>& given, int64_t batch,
-                                    int64_t length) {
+std::vector<int64_t> every_position(std::string_view function, std::string_view name,
+                                    const TensorView<const int64_t>& given, int64_t batch, int64_t length) {
   check_tensor(function, name, given, given.rank == 2 ? 2 : 1);
   const bool rows = given.rank == 2;
   const int64_t have = rows ? given.shape[1] : given.shape[0];
-  require(have == length && (!rows || given.shape[0] == 1 || given.shape[0] == batch), "[{}] {} has shape {}, expected [{}] or [{}, {}]", function,
-          name, shape_text(given), length, batch, length);
+  require(have == length && (!rows || given.shape[0] == 1 || given.shape[0] == batch),
+          "[{}] {} has shape {}, expected [{}] or [{}, {}]", function, name, shape_text(given), length, batch, length);
   std::vector<int64_t> all;
   all.reserve(static_cast<size_t>(batch * length));
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < length; ++i) {
       const int64_t p = rows ? *given.at(given.shape[0] == 1 ? 0 : b, i) : *given.at(i);
-      require(p >= -1 && p <= kMaxPosition, "[{}] {} holds {} at [{}, {}], expected -1 (unwritten) or 0 to {}", function, name, p, b, i, kMaxPosition);
+      require(p >= -1 && p <= kMaxPosition, "[{}] {} holds {} at [{}, {}], expected -1 (unwritten) or 0 to {}",
+              function, name, p, b, i, kMaxPosition);
       all.push_back(p);
     }
   return all;
@@ -85,13 +94,18 @@ std::vector<int64_t> every_position(std::string_view function, std::string_view 
 
 }  // namespace
 
-CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const Mask& mask, const AttentionOptions& options) : sizes_(sizes) {
+CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const Mask& mask,
+                             const AttentionOptions& options)
+    : sizes_(sizes) {
   const bool q_given = options.q_positions.rank > 0, k_given = options.k_positions.rank > 0;
-  require(!q_given || options.q_begin.empty(), "[{}] both q_begin and q_positions are given, expected one of them", function);
-  require(!k_given || options.k_begin.empty(), "[{}] both k_begin and k_positions are given, expected one of them", function);
+  require(!q_given || options.q_begin.empty(), "[{}] both q_begin and q_positions are given, expected one of them",
+          function);
+  require(!k_given || options.k_begin.empty(), "[{}] both k_begin and k_positions are given, expected one of them",
+          function);
   const bool stated = q_given || k_given || !options.q_begin.empty() || !options.k_begin.empty();
   require(stated || sizes.q_len == sizes.kv_len || !mask.compares_positions(),
-          "[{}] {} queries and {} keys under \"{}\": where the queries stand among the keys is not stated. Give q_begin and k_begin (for the last "
+          "[{}] {} queries and {} keys under \"{}\": where the queries stand among the keys is not stated. Give "
+          "q_begin and k_begin (for the last "
           "queries of a sequence q_begin = {}), or positions",
           function, sizes.q_len, sizes.kv_len, mask.text(), sizes.kv_len - sizes.q_len);
 
@@ -100,12 +114,14 @@ CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, 
   if (q_given) q_positions_ = every_position(function, "q_positions", options.q_positions, sizes.batch, sizes.q_len);
   if (k_given) k_positions_ = every_position(function, "k_positions", options.k_positions, sizes.batch, sizes.kv_len);
   if (options.query_lengths.empty()) return;
-  const std::vector<int64_t> lengths = per_row(function, "query_lengths", options.query_lengths, sizes.batch, sizes.q_len, sizes.q_len);
+  const std::vector<int64_t> lengths =
+      per_row(function, "query_lengths", options.query_lengths, sizes.batch, sizes.q_len, sizes.q_len);
   if (q_positions_.empty())
     for (int64_t b = 0; b < sizes.batch; ++b)
       for (int64_t i = 0; i < sizes.q_len; ++i) q_positions_.push_back(q_begin(b) + i);
   for (int64_t b = 0; b < sizes.batch; ++b)
-    for (int64_t i = lengths[static_cast<size_t>(b)]; i < sizes.q_len; ++i) q_positions_[static_cast<size_t>(b * sizes.q_len + i)] = -1;
+    for (int64_t i = lengths[static_cast<size_t>(b)]; i < sizes.q_len; ++i)
+      q_positions_[static_cast<size_t>(b * sizes.q_len + i)] = -1;
 }
 
 void CallPositions::check_queries(const MaskPlan& plan) const {

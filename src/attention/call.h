@@ -26,15 +26,19 @@ AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, 
 /// Where the slots of each batch row stand.
 class CallPositions {
  public:
-  /// Errors: kInvalidArgument for lists of another size, positions out of range, and a placement that is not stated although
-  /// the mask needs it.
+  /// Errors: kInvalidArgument for lists of another size, positions out of range, and a placement that is not stated
+  /// although the mask needs it.
   CallPositions(std::string_view function, const CallSizes& sizes, const Mask& mask, const AttentionOptions& options);
 
   int64_t q_begin(int64_t b) const noexcept { return q_begin_[static_cast<size_t>(b)]; }
   int64_t k_begin(int64_t b) const noexcept { return k_begin_[static_cast<size_t>(b)]; }
   /// [q_len] or [kv_len] positions, or null when they follow q_begin or k_begin.
-  const int64_t* queries(int64_t b) const noexcept { return q_positions_.empty() ? nullptr : q_positions_.data() + b * sizes_.q_len; }
-  const int64_t* keys(int64_t b) const noexcept { return k_positions_.empty() ? nullptr : k_positions_.data() + b * sizes_.kv_len; }
+  const int64_t* queries(int64_t b) const noexcept {
+    return q_positions_.empty() ? nullptr : q_positions_.data() + b * sizes_.q_len;
+  }
+  const int64_t* keys(int64_t b) const noexcept {
+    return k_positions_.empty() ? nullptr : k_positions_.data() + b * sizes_.kv_len;
+  }
 
   /// Errors: kInvalidArgument when a query stands beyond a list of the mask.
   void check_queries(const MaskPlan& plan) const;

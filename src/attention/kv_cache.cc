@@ -39,12 +39,13 @@ void KvCache::Release::operator()(Tile* tile) const noexcept {
 KvCache::KvCache(KvCacheOptions options) : options_(std::move(options)) {
   const KvGeometry& g = options_.geometry;
   require(g.num_kv_heads >= 1, "[KvCache] num_kv_heads is {}, expected at least 1", g.num_kv_heads);
-  require(g.head_dim >= 1 && g.head_dim <= kernels::kMaxHeadDim, "[KvCache] head_dim is {}, expected 1 to {}", g.head_dim,
-          kernels::kMaxHeadDim);
-  require(g.value_dim >= 1 && g.value_dim <= kernels::kMaxHeadDim, "[KvCache] value_dim is {}, expected 1 to {}", g.value_dim,
-          kernels::kMaxHeadDim);
+  require(g.head_dim >= 1 && g.head_dim <= kernels::kMaxHeadDim, "[KvCache] head_dim is {}, expected 1 to {}",
+          g.head_dim, kernels::kMaxHeadDim);
+  require(g.value_dim >= 1 && g.value_dim <= kernels::kMaxHeadDim, "[KvCache] value_dim is {}, expected 1 to {}",
+          g.value_dim, kernels::kMaxHeadDim);
   require(options_.max_tokens >= 0, "[KvCache] max_tokens is {}, expected 0 or more", options_.max_tokens);
-  if (g.type != DType::kF32) fail(Code::kUnsupported, "[KvCache] caches of type {} are not supported, use f32", info(g.type).name);
+  if (g.type != DType::kF32)
+    fail(Code::kUnsupported, "[KvCache] caches of type {} are not supported, use f32", info(g.type).name);
 }
 
 int64_t KvCache::bytes_for(const KvGeometry& geometry, int64_t tokens) noexcept {
@@ -55,7 +56,8 @@ KvCache::TilePointer KvCache::new_tile(int64_t tokens_wanted) const {
   const int64_t bytes = tile_bytes(geometry());
   if (options_.budget != nullptr && !options_.budget->take(bytes))
     fail(Code::kResourceExhausted,
-         "[KvCache] {} tokens need {} more bytes of keys and values; {} of the budget of {} bytes are in use: raise the budget or use "
+         "[KvCache] {} tokens need {} more bytes of keys and values; {} of the budget of {} bytes are in use: raise "
+         "the budget or use "
          "shorter sequences",
          tokens_wanted, bytes, options_.budget->used(), options_.budget->limit());
   try {
@@ -68,14 +70,17 @@ KvCache::TilePointer KvCache::new_tile(int64_t tokens_wanted) const {
 
 void KvCache::set_tile(size_t index, TilePointer tile) {
   for (int w = 0; w < kPanelsPerTile; ++w)
-    blocks_[index * kPanelsPerTile + static_cast<size_t>(w)] = tile->data.data() + w * geometry().num_kv_heads * geometry().block_floats();
+    blocks_[index * kPanelsPerTile + static_cast<size_t>(w)] =
+        tile->data.data() + w * geometry().num_kv_heads * geometry().block_floats();
   tiles_[index] = std::move(tile);
 }
 
 void KvCache::reserve(int64_t tokens) {
   if (tokens > options_.max_tokens)
-    fail(Code::kResourceExhausted, "[KvCache::reserve] {} tokens do not fit into a cache for at most {}", tokens, options_.max_tokens);
-  const size_t before = tiles_.size(), wanted = static_cast<size_t>(std::max<int64_t>(0, ceil_div<int64_t>(tokens, kTileKeys)));
+    fail(Code::kResourceExhausted, "[KvCache::reserve] {} tokens do not fit into a cache for at most {}", tokens,
+         options_.max_tokens);
+  const size_t before = tiles_.size(),
+               wanted = static_cast<size_t>(std::max<int64_t>(0, ceil_div<int64_t>(tokens, kTileKeys)));
   try {
     while (tiles_.size() < wanted) {
       TilePointer tile = new_tile(tokens);
@@ -93,7 +98,8 @@ void KvCache::reserve(int64_t tokens) {
 int64_t KvCache::extend(int64_t count) {
   require(count >= 0, "[KvCache::append] {} tokens, expected 0 or more", count);
   const auto size = checked_add<int64_t>(size_, count);
-  if (!size) fail(Code::kResourceExhausted, "[KvCache::append] {} tokens after {} are more than can be counted", count, size_);
+  if (!size)
+    fail(Code::kResourceExhausted, "[KvCache::append] {} tokens after {} are more than can be counted", count, size_);
   reserve(*size);
   // After truncate() the tile that is written next may still be shared with a fork.
   if (count > 0 && size_ % kTileKeys != 0) {
@@ -104,8 +110,10 @@ int64_t KvCache::extend(int64_t count) {
       set_tile(last, std::move(own));
     }
   }
-  for (auto t = static_cast<size_t>(ceil_div<int64_t>(size_, kTileKeys)); count > 0 && t < static_cast<size_t>(ceil_div<int64_t>(*size, kTileKeys)); ++t)
-    if (tiles_[t]->holders.load(std::memory_order_acquire) > 1) set_tile(t, new_tile(*size));  // shared, but nothing of it is kept
+  for (auto t = static_cast<size_t>(ceil_div<int64_t>(size_, kTileKeys));
+       count > 0 && t < static_cast<size_t>(ceil_div<int64_t>(*size, kTileKeys)); ++t)
+    if (tiles_[t]->holders.load(std::memory_order_acquire) > 1)
+      set_tile(t, new_tile(*size));  // shared, but nothing of it is kept
   const int64_t first = size_;
   size_ = *size;
   return first;
@@ -119,7 +127,8 @@ float* KvCache::block(int64_t position, int kv_head) noexcept {
 
 void KvCache::write(const KvRows& rows, int64_t rows_begin, int64_t first, int64_t count, int kv_head) noexcept {
   while (count > 0) {
-    const int column = static_cast<int>(first % kPanelKeys), n = static_cast<int>(std::min<int64_t>(count, kPanelKeys - column));
+    const int column = static_cast<int>(first % kPanelKeys),
+              n = static_cast<int>(std::min<int64_t>(count, kPanelKeys - column));
     write_block(geometry(), rows, first - rows_begin, n, kv_head, block(first, kv_head), column);
     first += n;
     count -= n;
@@ -182,7 +191,8 @@ void append_all(const KvAppend* appends, int64_t count, ThreadPool& pool) {
       first.push_back(a.cache->size());
       a.cache->extend(a.count);
       const KvGeometry& g = a.cache->geometry();
-      const int64_t portions = a.count == 0 ? 0 : (first.back() + a.count - 1) / kPanelKeys - first.back() / kPanelKeys + 1;
+      const int64_t portions =
+          a.count == 0 ? 0 : (first.back() + a.count - 1) / kPanelKeys - first.back() / kPanelKeys + 1;
       items_before.push_back(items_before.back() + portions * g.num_kv_heads);
       elements += a.count * g.num_kv_heads * (g.head_dim + g.value_dim);
     }
@@ -193,12 +203,14 @@ void append_all(const KvAppend* appends, int64_t count, ThreadPool& pool) {
   if (elements < kWorthSharing || pool.size() == 1) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = first[static_cast<size_t>(i)];
-      for (int h = 0; h < appends[i].cache->geometry().num_kv_heads; ++h) appends[i].cache->write(appends[i].rows, at, at, appends[i].count, h);
+      for (int h = 0; h < appends[i].cache->geometry().num_kv_heads; ++h)
+        appends[i].cache->write(appends[i].rows, at, at, appends[i].count, h);
     }
     return;
   }
   const auto write_portion = [&](int64_t item, int) {
-    const auto i = static_cast<size_t>(std::upper_bound(items_before.begin(), items_before.end(), item) - items_before.begin() - 1);
+    const auto i = static_cast<size_t>(std::upper_bound(items_before.begin(), items_before.end(), item) -
+                                       items_before.begin() - 1);
     const KvAppend& a = appends[i];
     const int heads = a.cache->geometry().num_kv_heads;
     const int64_t within = item - items_before[i], at = first[i], end = at + a.count;

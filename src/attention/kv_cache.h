@@ -1,5 +1,5 @@
-// The keys and values that one layer of one sequence has seen so far, packed as they arrive, so that neither prefill nor
-// decode ever packs again. Start with append(), truncate() and fork().
+// The keys and values that one layer of one sequence has seen so far, packed as they arrive, so that neither prefill
+// nor decode ever packs again. Start with append(), truncate() and fork().
 #pragma once
 
 #include <atomic>
@@ -36,19 +36,19 @@ class KvBudget {
 struct KvCacheOptions {
   KvGeometry geometry;
   int64_t max_tokens = std::numeric_limits<int64_t>::max() / 1024;  ///< a longer sequence is refused
-  std::shared_ptr<KvBudget> budget;                                 ///< null: no limit
+  std::shared_ptr<KvBudget> budget = {};                            ///< null: no limit
 };
 
 /// Token i of the sequence has position i. Memory comes in whole tiles of 256 tokens, filled with NaN until they are
 /// written; tiles never move, so growing copies nothing.
 ///
-/// A fork shares all full tiles with its origin and copies the last, partly filled one; a shared tile is copied when one of
-/// its owners writes into it after truncate(). Different caches may be used from different threads, forks of each other
-/// included; one cache by one thread at a time. Every function leaves the cache as it was when it throws.
+/// A fork shares all full tiles with its origin and copies the last, partly filled one; a shared tile is copied when
+/// one of its owners writes into it after truncate(). Different caches may be used from different threads, forks of
+/// each other included; one cache by one thread at a time. Every function leaves the cache as it was when it throws.
 class KvCache {
  public:
-  /// Errors: kInvalidArgument for extents below 1 (value_dim too) or above the kernels' limit; kUnsupported for another type
-  /// than f32.
+  /// Errors: kInvalidArgument for extents below 1 (value_dim too) or above the kernels' limit; kUnsupported for another
+  /// type than f32.
   explicit KvCache(KvCacheOptions options);
   KvCache(KvCache&&) noexcept = default;
   KvCache& operator=(KvCache&&) noexcept = default;
@@ -59,12 +59,14 @@ class KvCache {
   int64_t capacity() const noexcept { return static_cast<int64_t>(tiles_.size()) * kernels::kTileKeys; }
   /// Bytes of the tiles, shared ones included.
   int64_t bytes() const noexcept { return static_cast<int64_t>(tiles_.size()) * tile_bytes(geometry()); }
-  static int64_t tile_bytes(const KvGeometry& geometry) noexcept { return geometry.tile_floats() * static_cast<int64_t>(sizeof(float)); }
+  static int64_t tile_bytes(const KvGeometry& geometry) noexcept {
+    return geometry.tile_floats() * static_cast<int64_t>(sizeof(float));
+  }
   /// Bytes that a cache of `tokens` tokens takes.
   static int64_t bytes_for(const KvGeometry& geometry, int64_t tokens) noexcept;
 
-  /// Makes room for `tokens` tokens in all. Errors: kResourceExhausted, with the numbers, when max_tokens or the budget is
-  /// exceeded or the memory is not there.
+  /// Makes room for `tokens` tokens in all. Errors: kResourceExhausted, with the numbers, when max_tokens or the budget
+  /// is exceeded or the memory is not there.
   void reserve(int64_t tokens);
 
   /// Appends `count` tokens. Errors: as reserve(); kInvalidArgument for a negative count.
@@ -82,8 +84,8 @@ class KvCache {
   /// What attention reads; valid until the next change of this cache.
   KvView view() const noexcept;
 
-  /// append() in two parts, for callers that write in parallel: extend() makes the slots and returns the first, then each
-  /// (head, portion of 64 positions) is written once by write() from any thread. See append_all().
+  /// append() in two parts, for callers that write in parallel: extend() makes the slots and returns the first, then
+  /// each (head, portion of 64 positions) is written once by write() from any thread. See append_all().
   int64_t extend(int64_t count);
   /// Writes the tokens [first, first + count) of one head; row 0 of `rows` is the token at position `rows_begin`.
   void write(const KvRows& rows, int64_t rows_begin, int64_t first, int64_t count, int kv_head) noexcept;
@@ -119,8 +121,8 @@ struct KvAppend {
   int64_t count = 0;
 };
 
-/// Appends to several different caches, the work shared out over the pool where it is worth it. All or nothing: when one of
-/// them is refused, none has grown. Errors: as KvCache::append.
+/// Appends to several different caches, the work shared out over the pool where it is worth it. All or nothing: when
+/// one of them is refused, none has grown. Errors: as KvCache::append.
 void append_all(const KvAppend* appends, int64_t count, ThreadPool& pool);
 
 }  // namespace regard

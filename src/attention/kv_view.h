@@ -1,6 +1,7 @@
 // Keys and values as the kernels want them: per KV head, K packed in panels [head_dim][64] and V in blocks [64][padded
-// value_dim], cut at absolute multiples of 64 positions and found through a table. KvCache and PackedKv make such memory; a
-// KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to fill the table.
+// value_dim], cut at absolute multiples of 64 positions and found through a table. KvCache and PackedKv make such
+// memory; a KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to
+// fill the table.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace regard {
 struct KvGeometry {
   int num_kv_heads = 0;
   int head_dim = 0;
-  int value_dim = 0;          ///< 0: keys alone
-  DType type = DType::kF32;   ///< the only type that is built so far; others are refused
+  int value_dim = 0;         ///< 0: keys alone
+  DType type = DType::kF32;  ///< the only type that is built so far; others are refused
 
   int64_t key_floats() const noexcept { return int64_t{kernels::kPanelKeys} * head_dim; }
   int64_t value_floats() const noexcept { return int64_t{kernels::kPanelKeys} * kernels::padded_dim(value_dim); }
@@ -27,16 +28,18 @@ struct KvGeometry {
   friend bool operator==(const KvGeometry&, const KvGeometry&) = default;
 };
 
-/// The keys and values of one sequence. Tiles stand in rising order of position; a tile that holds nothing may be left out.
+/// The keys and values of one sequence. Tiles stand in rising order of position; a tile that holds nothing may be left
+/// out.
 struct KvView {
   KvGeometry geometry;
   const float* const* blocks = nullptr;  ///< [num_tiles][4]: block of KV head 0
   int64_t head_stride = 0;               ///< from one KV head's block to the next one's
   int64_t num_tiles = 0;
-  int64_t first_tile = 0;                ///< tile i holds the positions from 256 (first_tile + i) on ...
-  const int64_t* tile_ids = nullptr;     ///< ... or from 256 tile_ids[i] on, when some are left out
-  const uint64_t* written = nullptr;     ///< [num_tiles][4] bits of the positions that hold a key; null: all of [begin, end)
-  int64_t begin = 0, end = 0;            ///< no key stands outside
+  int64_t first_tile = 0;             ///< tile i holds the positions from 256 (first_tile + i) on ...
+  const int64_t* tile_ids = nullptr;  ///< ... or from 256 tile_ids[i] on, when some are left out
+  const uint64_t* written =
+      nullptr;                 ///< [num_tiles][4] bits of the positions that hold a key; null: all of [begin, end)
+  int64_t begin = 0, end = 0;  ///< no key stands outside
 
   int64_t tile_id(int64_t i) const noexcept { return tile_ids == nullptr ? first_tile + i : tile_ids[i]; }
   const float* keys(int64_t i, int panel, int kv_head) const noexcept {
@@ -47,7 +50,8 @@ struct KvView {
   }
 };
 
-/// Rows of keys and values as a model has them: element (token, head, i) at k[token * k_token_stride + head * k_head_stride + i].
+/// Rows of keys and values as a model has them: element (token, head, i) at k[token * k_token_stride + head *
+/// k_head_stride + i].
 struct KvRows {
   const float* k = nullptr;
   int64_t k_token_stride = 0, k_head_stride = 0;
@@ -56,9 +60,10 @@ struct KvRows {
 };
 
 /// Writes `count` tokens, from rows.token `token` on, into the slots `column` ... of one head's block of 64.
-inline void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head, float* block, int column) {
-  kernels::kernels().attention->pack_keys(rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride, rows.k_token_stride, count,
-                                          geometry.head_dim, block, column);
+inline void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head,
+                        float* block, int column) {
+  kernels::kernels().attention->pack_keys(rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride,
+                                          rows.k_token_stride, count, geometry.head_dim, block, column);
   const int dim = geometry.value_dim, padded = kernels::padded_dim(dim);
   if (dim == 0) return;
   float* to = block + geometry.key_floats() + int64_t{column} * padded;

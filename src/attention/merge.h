@@ -1,5 +1,5 @@
-// Merging attention over two parts of the keys. The kernels fold tiles (kernels/attention.h) and keep bits; this is the same
-// sum for finished results, where only the rounding of the parts is known.
+// Merging attention over two parts of the keys. The kernels fold tiles (kernels/attention.h) and keep bits; this is the
+// same sum for finished results, where only the rounding of the parts is known.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 
 namespace regard {
 
-/// (out, lse) of a row becomes that of both parts of its keys: lse = log(exp a + exp b), out = the mean of the parts weighted
-/// with exp(lse_part - lse). A part that saw nothing, lse -inf, is neutral: the other one is kept bit for bit.
-inline void merge_partials(float* out, float& lse, const float* other_out, float other_lse, int64_t value_dim) noexcept {
+/// (out, lse) of a row becomes that of both parts of its keys: lse = log(exp a + exp b), out = the mean of the parts
+/// weighted with exp(lse_part - lse). A part that saw nothing, lse -inf, is neutral: the other one is kept bit for bit.
+inline void merge_partials(float* out, float& lse, const float* other_out, float other_lse,
+                           int64_t value_dim) noexcept {
   constexpr float kEmpty = -std::numeric_limits<float>::infinity();
   if (other_lse == kEmpty) return;
   if (lse == kEmpty) {

@@ -20,16 +20,19 @@ PackedKv::Order PackedKv::sorted(const PackSource& source, size_t batch_row) {
   for (int64_t i = 0; i < source.kv_len; ++i) {
     const int64_t position = source.positions[i];
     if (position == -1) continue;
-    require(position >= 0 && position <= kMaxPosition, "[attention] key {} of batch row {} has position {}, expected -1 (unwritten) or 0 to {}", i,
-            batch_row, position, kMaxPosition);
+    require(position >= 0 && position <= kMaxPosition,
+            "[attention] key {} of batch row {} has position {}, expected -1 (unwritten) or 0 to {}", i, batch_row,
+            position, kMaxPosition);
     order.slot.push_back(i);
   }
-  std::sort(order.slot.begin(), order.slot.end(), [&](int64_t a, int64_t b) { return source.positions[a] < source.positions[b]; });
+  std::sort(order.slot.begin(), order.slot.end(),
+            [&](int64_t a, int64_t b) { return source.positions[a] < source.positions[b]; });
   for (int64_t slot : order.slot) order.position.push_back(source.positions[slot]);
   const auto twice = std::adjacent_find(order.position.begin(), order.position.end());
   if (twice != order.position.end()) {
     const auto at = static_cast<size_t>(twice - order.position.begin());
-    fail(Code::kInvalidArgument, "[attention] keys {} and {} of batch row {} both have position {}: positions must be unique within a row",
+    fail(Code::kInvalidArgument,
+         "[attention] keys {} and {} of batch row {} both have position {}: positions must be unique within a row",
          std::min(order.slot[at], order.slot[at + 1]), std::max(order.slot[at], order.slot[at + 1]), batch_row, *twice);
   }
   return order;
@@ -54,7 +57,8 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
       view.begin = positions.front();
       view.end = positions.back() + 1;
       for (int64_t p : positions)
-        if (tile_ids_.size() == tiles_before.back() || tile_ids_.back() != p / kTileKeys) tile_ids_.push_back(p / kTileKeys);
+        if (tile_ids_.size() == tiles_before.back() || tile_ids_.back() != p / kTileKeys)
+          tile_ids_.push_back(p / kTileKeys);
       view.num_tiles = static_cast<int64_t>(tile_ids_.size() - tiles_before.back());
     }
     tiles_before.push_back(tile_ids_.size());
@@ -67,7 +71,8 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
   data_ = AlignedBuffer<float>(*floats);
   written_.assign(tiles * kPanelsPerTile, 0);
   const int64_t block_stride = geometry.num_kv_heads * geometry.block_floats();
-  for (size_t i = 0; i < tiles * kPanelsPerTile; ++i) blocks_.push_back(data_.data() + static_cast<int64_t>(i) * block_stride);
+  for (size_t i = 0; i < tiles * kPanelsPerTile; ++i)
+    blocks_.push_back(data_.data() + static_cast<int64_t>(i) * block_stride);
   for (size_t b = 0; b < sources.size(); ++b) {
     KvView& view = views_[b];
     view.blocks = blocks_.data() + tiles_before[b] * kPanelsPerTile;
@@ -83,28 +88,34 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
 
   const auto pack = [&](int64_t item, int) {
     const auto block = static_cast<size_t>(item), tile = block / kPanelsPerTile;
-    const auto b = static_cast<size_t>(std::upper_bound(tiles_before.begin(), tiles_before.end(), tile) - tiles_before.begin() - 1);
-    pack_block(geometry, sources[b], orders[b], tile_ids_[tile] * kTileKeys + static_cast<int64_t>(block % kPanelsPerTile) * kPanelKeys,
+    const auto b = static_cast<size_t>(std::upper_bound(tiles_before.begin(), tiles_before.end(), tile) -
+                                       tiles_before.begin() - 1);
+    pack_block(geometry, sources[b], orders[b],
+               tile_ids_[tile] * kTileKeys + static_cast<int64_t>(block % kPanelsPerTile) * kPanelKeys,
                data_.data() + item * block_stride);
   };
   pool.for_each(static_cast<int64_t>(tiles) * kPanelsPerTile, pack);
 }
 
-void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order, int64_t first_position, float* block) {
+void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order,
+                          int64_t first_position, float* block) {
   Run runs[kPanelKeys];
   int n = 0, written = 0;
   if (source.positions == nullptr) {
     const int64_t begin = std::max(first_position, source.k_begin);
     const int64_t end = std::min(first_position + kPanelKeys, source.k_begin + source.kv_len);
     if (begin < end) {
-      runs[n++] = {begin - source.k_begin, static_cast<int32_t>(end - begin), static_cast<int32_t>(begin - first_position)};
+      runs[n++] = {begin - source.k_begin, static_cast<int32_t>(end - begin),
+                   static_cast<int32_t>(begin - first_position)};
       written = runs[0].count;
     }
   } else {
-    auto i = static_cast<size_t>(std::lower_bound(order.position.begin(), order.position.end(), first_position) - order.position.begin());
+    auto i = static_cast<size_t>(std::lower_bound(order.position.begin(), order.position.end(), first_position) -
+                                 order.position.begin());
     for (; i < order.position.size() && order.position[i] < first_position + kPanelKeys; ++i, ++written) {
       const auto column = static_cast<int32_t>(order.position[i] - first_position);
-      if (n > 0 && runs[n - 1].column + runs[n - 1].count == column && runs[n - 1].token + runs[n - 1].count == order.slot[i])
+      if (n > 0 && runs[n - 1].column + runs[n - 1].count == column &&
+          runs[n - 1].token + runs[n - 1].count == order.slot[i])
         ++runs[n - 1].count;
       else
         runs[n++] = {order.slot[i], 1, column};
@@ -114,7 +125,8 @@ void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, 
   const int64_t floats = geometry.num_kv_heads * geometry.block_floats();
   if (written < kPanelKeys) std::memset(block, 0xFF, static_cast<size_t>(floats) * sizeof(float));
   for (int h = 0; h < geometry.num_kv_heads; ++h, block += geometry.block_floats())
-    for (int r = 0; r < n; ++r) write_block(geometry, source.rows, runs[r].token, runs[r].count, h, block, runs[r].column);
+    for (int r = 0; r < n; ++r)
+      write_block(geometry, source.rows, runs[r].token, runs[r].count, h, block, runs[r].column);
 }
 
 }  // namespace regard

@@ -1,5 +1,5 @@
-// Keys and values of one call, packed for the kernels: what a KvCache is for a sequence that grows, for tensors that are
-// there as a whole. Keys stand at any positions, in any order.
+// Keys and values of one call, packed for the kernels: what a KvCache is for a sequence that grows, for tensors that
+// are there as a whole. Keys stand at any positions, in any order.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class ThreadPool;
 struct PackSource {
   KvRows rows;
   int64_t kv_len = 0;
-  int64_t k_begin = 0;                   ///< position of the first key, when `positions` is null
-  const int64_t* positions = nullptr;    ///< position of each key, -1 for a slot that was never written
+  int64_t k_begin = 0;                 ///< position of the first key, when `positions` is null
+  const int64_t* positions = nullptr;  ///< position of each key, -1 for a slot that was never written
 };
 
 /// Packs a batch of sequences, in parallel. Memory: the keys and values once, rounded up to whole tiles.
@@ -46,7 +46,8 @@ class PackedKv {
   };
 
   static Order sorted(const PackSource& source, size_t batch_row);
-  void pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order, int64_t first_position, float* block);
+  void pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order, int64_t first_position,
+                  float* block);
 
   AlignedBuffer<float> data_;
   std::vector<const float*> blocks_;

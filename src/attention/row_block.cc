@@ -26,10 +26,18 @@ RowScratch RowScratch::carve(Carver& carver, int head_dim, int value_dim) {
   return s;
 }
 
-RowBlock::RowBlock(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head, int64_t first_row, int rows,
-                   const RowScratch& scratch) noexcept
-    : sequence_(sequence), shape_(shape), mask_(mask), group_(shape.num_q_heads / shape.num_kv_heads), kv_head_(kv_head), first_row_(first_row),
-      rows_(rows), heads_(mask.depends_on_head() ? group_ : 1), queries_{}, scratch_(scratch) {
+RowBlock::RowBlock(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head,
+                   int64_t first_row, int rows, const RowScratch& scratch) noexcept
+    : sequence_(sequence),
+      shape_(shape),
+      mask_(mask),
+      group_(shape.num_q_heads / shape.num_kv_heads),
+      kv_head_(kv_head),
+      first_row_(first_row),
+      rows_(rows),
+      heads_(mask.depends_on_head() ? group_ : 1),
+      queries_{},
+      scratch_(scratch) {
   const KvView& keys = sequence.keys;
   for (int r = 0; r < rows; ++r) {
     const bool same_as_before = heads_ == 1 && r > 0 && token(r) == token(r - 1);
@@ -44,13 +52,15 @@ RowBlock::RowBlock(const SequenceQueries& sequence, const AttentionShape& shape,
     const Interval seen = mask.hull(sequence.batch_row, head(r), p);
     scratch.begin[r] = std::max(seen.begin, keys.begin);
     scratch.end[r] = std::min(seen.end, keys.end);
-    queries_ = queries_.empty() ? Interval{p, p + 1} : Interval{std::min(queries_.begin, p), std::max(queries_.end, p + 1)};
+    queries_ =
+        queries_.empty() ? Interval{p, p + 1} : Interval{std::min(queries_.begin, p), std::max(queries_.end, p + 1)};
   }
 }
 
 void RowBlock::load_queries(float factor) noexcept {
   const float* q[kMaxBlockRows];
-  for (int r = 0; r < rows_; ++r) q[r] = sequence_.q + token(r) * sequence_.q_token_stride + head(r) * sequence_.q_head_stride;
+  for (int r = 0; r < rows_; ++r)
+    q[r] = sequence_.q + token(r) * sequence_.q_token_stride + head(r) * sequence_.q_head_stride;
   kernels::kernels().attention->scale_queries(q, rows_, shape_.head_dim, factor, scratch_.q);
 }
 
@@ -118,8 +128,8 @@ bool RowBlock::lower_words(Interval keys, const uint64_t* written, AttentionTile
   return true;
 }
 
-TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head, int64_t first_row,
-                     int64_t rows) noexcept {
+TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head,
+                     int64_t first_row, int64_t rows) noexcept {
   const KvView& keys = sequence.keys;
   const int group = shape.num_q_heads / shape.num_kv_heads;
   const int64_t first_token = first_row / group, last_token = (first_row + rows - 1) / group;
@@ -130,7 +140,8 @@ TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shap
     for (int64_t t = first_token; t <= last_token; ++t) {
       const int64_t p = sequence.positions[t];
       if (p < 0) continue;
-      queries = queries.empty() ? Interval{p, p + 1} : Interval{std::min(queries.begin, p), std::max(queries.end, p + 1)};
+      queries =
+          queries.empty() ? Interval{p, p + 1} : Interval{std::min(queries.begin, p), std::max(queries.end, p + 1)};
     }
   }
   if (queries.empty() || keys.num_tiles == 0) return {};
@@ -144,7 +155,8 @@ TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shap
   const int64_t first = seen.begin / kTileKeys, last = (seen.end - 1) / kTileKeys;
   if (keys.tile_ids == nullptr) return {first - keys.first_tile, last - keys.first_tile + 1};
   const int64_t* ids_end = keys.tile_ids + keys.num_tiles;
-  return {std::lower_bound(keys.tile_ids, ids_end, first) - keys.tile_ids, std::upper_bound(keys.tile_ids, ids_end, last) - keys.tile_ids};
+  return {std::lower_bound(keys.tile_ids, ids_end, first) - keys.tile_ids,
+          std::upper_bound(keys.tile_ids, ids_end, last) - keys.tile_ids};
 }
 
 }  // namespace regard

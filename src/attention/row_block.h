@@ -1,4 +1,5 @@
-// A block of query rows that share one KV head: which keys each row sees, lowered tile by tile to what the kernels take.
+// A block of query rows that share one KV head: which keys each row sees, lowered tile by tile to what the kernels
+// take.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ struct RowScratch {
   float* o = nullptr;       // [96][padded value_dim]
   float* m = nullptr;       // [96 + 16]
   float* l = nullptr;
-  float* lse = nullptr;     // [96]
-  int32_t* lo = nullptr;    // [96] of the tile at hand
+  float* lse = nullptr;   // [96]
+  int32_t* lo = nullptr;  // [96] of the tile at hand
   int32_t* hi = nullptr;
   int64_t* begin = nullptr;  // [96] of the row
   int64_t* end = nullptr;
@@ -28,8 +29,8 @@ struct RowScratch {
 class RowBlock {
  public:
   /// Rows first_row ... of `kv_head`; rows are (token, head of the group), tokens first.
-  RowBlock(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head, int64_t first_row, int rows,
-           const RowScratch& scratch) noexcept;
+  RowBlock(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head,
+           int64_t first_row, int rows, const RowScratch& scratch) noexcept;
 
   int rows() const noexcept { return rows_; }
   int64_t token(int r) const noexcept { return (first_row_ + r) / group_; }
@@ -54,7 +55,7 @@ class RowBlock {
   int group_, kv_head_;
   int64_t first_row_;
   int rows_;
-  int heads_;  // how many heads of the group need a look at the mask: 1 unless it depends on the head
+  int heads_;         // how many heads of the group need a look at the mask: 1 unless it depends on the head
   Interval queries_;  // of the rows that have a position
   const RowScratch& scratch_;
 };
@@ -64,7 +65,7 @@ class RowBlock {
 struct TileRange {
   int64_t begin = 0, end = 0;
 };
-TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head, int64_t first_row,
-                     int64_t rows) noexcept;
+TileRange tile_range(const SequenceQueries& sequence, const AttentionShape& shape, const MaskPlan& mask, int kv_head,
+                     int64_t first_row, int64_t rows) noexcept;
 
 }  // namespace regard

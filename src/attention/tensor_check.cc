@@ -8,7 +8,8 @@ namespace regard {
 template <class T>
 std::string shape_text(const TensorView<T>& tensor) {
   std::string text = "[";
-  for (int i = 0; i < tensor.rank; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[static_cast<size_t>(i)]);
+  for (int i = 0; i < tensor.rank; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[static_cast<size_t>(i)]);
   return text + "]";
 }
 
@@ -24,7 +25,8 @@ ByteRange check_tensor(std::string_view function, std::string_view name, const T
   if (empty) return {};
   require(tensor.data != nullptr, "[{}] {} {} has no data", function, name, shape_text(tensor));
   const auto address = reinterpret_cast<uintptr_t>(tensor.data);
-  require(address % alignof(T) == 0, "[{}] {} stands at an address that is not a multiple of {} bytes", function, name, alignof(T));
+  require(address % alignof(T) == 0, "[{}] {} stands at an address that is not a multiple of {} bytes", function, name,
+          alignof(T));
   // The lowest and the highest element, in 128 bits: neither the products nor their sum can overflow.
   __int128 low = 0, high = 0;
   for (int i = 0; i < rank; ++i) {
@@ -34,12 +36,13 @@ ByteRange check_tensor(std::string_view function, std::string_view name, const T
   }
   const __int128 begin = static_cast<__int128>(address) + low * static_cast<__int128>(sizeof(T));
   const __int128 end = static_cast<__int128>(address) + (high + 1) * static_cast<__int128>(sizeof(T));
-  require(begin > 0 && end <= static_cast<__int128>(UINTPTR_MAX), "[{}] {} {} has strides that lead out of memory", function, name, shape_text(tensor));
+  require(begin > 0 && end <= static_cast<__int128>(UINTPTR_MAX), "[{}] {} {} has strides that lead out of memory",
+          function, name, shape_text(tensor));
   return {static_cast<uintptr_t>(begin), static_cast<uintptr_t>(end)};
 }
 
-// Sorted by stride, each axis has to step over all that the smaller ones reach. (Views that interleave more cleverly are
-// refused with the ones that do overlap.)
+// Sorted by stride, each axis has to step over all that the smaller ones reach. (Views that interleave more cleverly
+// are refused with the ones that do overlap.)
 void check_no_self_overlap(std::string_view function, std::string_view name, const TensorView<float>& tensor) {
   struct Axis {
     int64_t stride, extent;
@@ -56,7 +59,8 @@ void check_no_self_overlap(std::string_view function, std::string_view name, con
   }
   __int128 reach = 0;
   for (int i = 0; i < n; ++i) {
-    require(axes[i].stride > reach, "[{}] {} {} overlaps itself: a stride of {} is too small", function, name, shape_text(tensor), axes[i].stride);
+    require(axes[i].stride > reach, "[{}] {} {} overlaps itself: a stride of {} is too small", function, name,
+            shape_text(tensor), axes[i].stride);
     reach += static_cast<__int128>(axes[i].stride) * (axes[i].extent - 1);
   }
 }
@@ -65,7 +69,9 @@ TensorView<float> dense_like(const TensorView<float>& tensor, AlignedBuffer<floa
   size_t count = 1;
   for (int64_t extent : tensor.shape) {
     const auto product = checked_mul<size_t>(count, static_cast<size_t>(extent));
-    if (!product) fail(Code::kResourceExhausted, "[attention] a copy of a tensor of shape {} does not fit into memory", shape_text(tensor));
+    if (!product)
+      fail(Code::kResourceExhausted, "[attention] a copy of a tensor of shape {} does not fit into memory",
+           shape_text(tensor));
     count = *product;
   }
   storage = AlignedBuffer<float>(count);

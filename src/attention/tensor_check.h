@@ -15,8 +15,8 @@ struct ByteRange {
   bool overlaps(const ByteRange& other) const noexcept { return begin < other.end && other.begin < end; }
 };
 
-/// Errors: kInvalidArgument for another rank, a negative extent, no data, a pointer that is not aligned to its elements, or
-/// strides that lead out of the address space. An empty tensor needs no data and has an empty range.
+/// Errors: kInvalidArgument for another rank, a negative extent, no data, a pointer that is not aligned to its
+/// elements, or strides that lead out of the address space. An empty tensor needs no data and has an empty range.
 template <class T>
 ByteRange check_tensor(std::string_view function, std::string_view name, const TensorView<T>& tensor, int rank);
 

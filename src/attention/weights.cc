@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::string_view kName = "attention_weights";
 
-// One call: item = (batch row, KV head, block of rows). The queries and keys of the sequences are those of the rectangle.
+// One call: item = (batch row, KV head, block of rows). The queries and keys of the sequences are those of the
+// rectangle.
 struct WeightsCall {
   const std::vector<SequenceQueries>& sequences;
   const std::vector<PackSource>& sources;
@@ -38,12 +39,15 @@ struct WeightsCall {
     float *high, *low, *tile;
     int64_t* column;  // of the rectangle, for each key of a tile; -1: none
     static Scratch carve(Carver& carver, const AttentionShape& shape) {
-      return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes), carver.take<float>(kMaxBlockRows), carver.take<float>(kMaxBlockRows),
-              carver.take<float>(size_t{kMaxBlockRows} * kTileKeys), carver.take<int64_t>(kTileKeys)};
+      return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes), carver.take<float>(kMaxBlockRows),
+              carver.take<float>(kMaxBlockRows), carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
+              carver.take<int64_t>(kTileKeys)};
     }
   };
 
-  float* row(const RowBlock& block, int64_t b, int r) const noexcept { return weights.at(b, block.head(r), block.token(r)); }
+  float* row(const RowBlock& block, int64_t b, int r) const noexcept {
+    return weights.at(b, block.head(r), block.token(r));
+  }
 
   void operator()(int64_t item, int thread) const {
     if (stop != nullptr && stop->stop_requested()) return;
@@ -60,7 +64,8 @@ struct WeightsCall {
       // lse in units of log2, in two parts so that no more than its own rounding is lost.
       const double lse2 = static_cast<double>(*lse.at(b, block.head(r), first_query + block.token(r))) * math::kLog2e;
       scratch.high[r] = static_cast<float>(lse2);
-      scratch.low[r] = std::isfinite(scratch.high[r]) ? static_cast<float>(lse2 - static_cast<double>(scratch.high[r])) : 0.0f;
+      scratch.low[r] =
+          std::isfinite(scratch.high[r]) ? static_cast<float>(lse2 - static_cast<double>(scratch.high[r])) : 0.0f;
       float* out = row(block, b, r);
       for (int64_t j = 0; j < weights.shape[3]; ++j) out[j * weights.strides[3]] = 0.0f;
     }
@@ -77,7 +82,8 @@ struct WeightsCall {
       locate(sources[static_cast<size_t>(b)], s.keys.tile_id(t) * kTileKeys, scratch.column);
       for (int r = 0; r < rows; ++r)
         for (int j = 0; j < kTileKeys; ++j)
-          if (scratch.column[j] >= 0) row(block, b, r)[scratch.column[j] * weights.strides[3]] = scratch.tile[r * kTileKeys + j];
+          if (scratch.column[j] >= 0)
+            row(block, b, r)[scratch.column[j] * weights.strides[3]] = scratch.tile[r * kTileKeys + j];
     }
   }
 
@@ -85,7 +91,8 @@ struct WeightsCall {
   static void locate(const PackSource& source, int64_t base, int64_t* column) noexcept {
     std::fill_n(column, kTileKeys, int64_t{-1});
     if (source.positions == nullptr) {
-      const int64_t begin = std::max(base, source.k_begin), end = std::min(base + kTileKeys, source.k_begin + source.kv_len);
+      const int64_t begin = std::max(base, source.k_begin),
+                    end = std::min(base + kTileKeys, source.k_begin + source.kv_len);
       for (int64_t p = begin; p < end; ++p) column[p - base] = p - source.k_begin;
       return;
     }
@@ -96,24 +103,30 @@ struct WeightsCall {
 
 }  // namespace
 
-void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse, const Mask& mask,
-                       const AttentionOptions& options, Interval queries, Interval keys, TensorView<float> weights) {
-  const ByteRange ranges[] = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4), check_tensor(kName, "lse", lse, 3)};
+void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse,
+                       const Mask& mask, const AttentionOptions& options, Interval queries, Interval keys,
+                       TensorView<float> weights) {
+  const ByteRange ranges[] = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
+                              check_tensor(kName, "lse", lse, 3)};
   const CallSizes sizes = check_sizes(kName, q, k, nullptr);
   const AttentionShape shape = check_numbers(kName, sizes, options);
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
-          "[attention_weights] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch, sizes.num_q_heads, sizes.q_len);
+          "[attention_weights] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch,
+          sizes.num_q_heads, sizes.q_len);
   require(queries.begin >= 0 && queries.begin <= queries.end && queries.end <= sizes.q_len,
           "[attention_weights] queries {} to {} are not within 0 to {}", queries.begin, queries.end, sizes.q_len);
-  require(keys.begin >= 0 && keys.begin <= keys.end && keys.end <= sizes.kv_len, "[attention_weights] keys {} to {} are not within 0 to {}",
-          keys.begin, keys.end, sizes.kv_len);
+  require(keys.begin >= 0 && keys.begin <= keys.end && keys.end <= sizes.kv_len,
+          "[attention_weights] keys {} to {} are not within 0 to {}", keys.begin, keys.end, sizes.kv_len);
   const int64_t rows = queries.end - queries.begin, columns = keys.end - keys.begin;
   const ByteRange range = check_tensor(kName, "weights", weights, 4);
-  require(weights.shape[0] == sizes.batch && weights.shape[1] == sizes.num_q_heads && weights.shape[2] == rows && weights.shape[3] == columns,
-          "[attention_weights] weights has shape {}, expected [{}, {}, {}, {}]", shape_text(weights), sizes.batch, sizes.num_q_heads, rows, columns);
+  require(weights.shape[0] == sizes.batch && weights.shape[1] == sizes.num_q_heads && weights.shape[2] == rows &&
+              weights.shape[3] == columns,
+          "[attention_weights] weights has shape {}, expected [{}, {}, {}, {}]", shape_text(weights), sizes.batch,
+          sizes.num_q_heads, rows, columns);
   check_no_self_overlap(kName, "weights", weights);
   for (const ByteRange& input : ranges)
-    require(!range.overlaps(input), "[attention_weights] the memory of weights overlaps that of q, k or lse: give it its own");
+    require(!range.overlaps(input),
+            "[attention_weights] the memory of weights overlaps that of q, k or lse: give it its own");
   const CallPositions positions(kName, sizes, mask, options);
   if (weights.size() == 0) return;
   const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
@@ -132,7 +145,8 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
     sources.push_back(source);
   }
   ThreadPool& pool = default_pool();
-  const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = 0}, sources, pool);
+  const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = 0}, sources,
+                        pool);
   std::vector<SequenceQueries> sequences;
   for (int64_t b = 0; b < sizes.batch; ++b) {
     SequenceQueries s;

@@ -2,8 +2,9 @@
 // computes is written down as scalar code in kernels/reference/spec.h, and every kernel equals it bit for bit; the
 // implementation starts in generic/attention-inl.h.
 //
-// Keys are cut into tiles at absolute multiples of 256. A tile's partial result (m, l, o) depends on the row and that tile
-// alone; the partial results are folded from the left. So any cut between tiles, into calls, threads or chunks, is exact.
+// Keys are cut into tiles at absolute multiples of 256. A tile's partial result (m, l, o) depends on the row and that
+// tile alone; the partial results are folded from the left. So any cut between tiles, into calls, threads or chunks, is
+// exact.
 //
 // All kernels are noexcept, allocate nothing, and read no key and no value that a row may not see into its result.
 #pragma once
@@ -23,8 +24,8 @@ inline constexpr int kMaxHeadDim = 512;   ///< for keys and for values
 /// Values are stored in rows of whole vectors; what lies behind the last value never enters a result.
 constexpr int padded_dim(int value_dim) noexcept { return (value_dim + kLanes - 1) / kLanes * kLanes; }
 
-/// The running result of a block of rows: M in units of log2, L, and O [rows][padded_dim(value_dim)], not yet divided by L.
-/// m and l hold rows + kLanes elements, because whole vectors are read from any row on.
+/// The running result of a block of rows: M in units of log2, L, and O [rows][padded_dim(value_dim)], not yet divided
+/// by L. m and l hold rows + kLanes elements, because whole vectors are read from any row on.
 struct AttentionState {
   float* o;
   float* m;
@@ -33,11 +34,11 @@ struct AttentionState {
 
 /// One block of rows against one tile.
 struct AttentionTile {
-  const float* q;    ///< [rows][head_dim], multiplied by scale * log2(e)
-  int rows;          ///< 1 .. kMaxBlockRows
-  int head_dim;      ///< 1 .. kMaxHeadDim
-  int value_dim;     ///< padded
-  float softcap;     ///< in units of log2; 0: none
+  const float* q;  ///< [rows][head_dim], multiplied by scale * log2(e)
+  int rows;        ///< 1 .. kMaxBlockRows
+  int head_dim;    ///< 1 .. kMaxHeadDim
+  int value_dim;   ///< padded
+  float softcap;   ///< in units of log2; 0: none
 
   const float* k[kPanelsPerTile];     ///< panels [head_dim][64]
   const float* v[kPanelsPerTile];     ///< blocks [64][value_dim]
@@ -65,15 +66,18 @@ struct AttentionKernels {
   /// Folds `part` into `into`, row by row; a part of one tile gives the same bits as tile() does.
   void (*fold)(const AttentionState& into, const AttentionState& part, int rows, int value_dim) noexcept;
 
-  /// out[r] = O / L (value_dim elements), lse[r] = (M + log2 L) ln 2. A row without a visible key gives 0 and -inf. A zero is
-  /// +0 and every NaN is the same NaN, so that they cannot tell how a row was computed. value_dim is not padded here.
+  /// out[r] = O / L (value_dim elements), lse[r] = (M + log2 L) ln 2. A row without a visible key gives 0 and -inf. A
+  /// zero is +0 and every NaN is the same NaN, so that they cannot tell how a row was computed. value_dim is not padded
+  /// here.
   void (*finish)(const AttentionState& state, int rows, int value_dim, float* const* out, float* lse) noexcept;
 
-  /// The weights 2^(s - lse2) of the tile's keys, rebuilt from the scores: out [rows][256]; 0 for a key that the row does not
-  /// see and in a row whose lse is -inf. lse2 = lse_high[r] + lse_low[r] is lse * log2(e) in two parts. `tile.v` is not used.
+  /// The weights 2^(s - lse2) of the tile's keys, rebuilt from the scores: out [rows][256]; 0 for a key that the row
+  /// does not see and in a row whose lse is -inf. lse2 = lse_high[r] + lse_low[r] is lse * log2(e) in two parts.
+  /// `tile.v` is not used.
   void (*weights)(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) noexcept;
 
-  /// Writes `count` keys (rows of head_dim elements, `stride` apart) into a panel [head_dim][64] from column `column` on.
+  /// Writes `count` keys (rows of head_dim elements, `stride` apart) into a panel [head_dim][64] from column `column`
+  /// on.
   void (*pack_keys)(const float* keys, int64_t stride, int count, int head_dim, float* panel, int column) noexcept;
 };
 

@@ -25,18 +25,24 @@ KvCacheOptions options(int heads, int d, int dv) {
 struct Tokens {
   int heads, d, dv;
   std::vector<float> k, v;
-  Tokens(int stream, int count, int num_heads, int head_dim, int value_dim) : heads(num_heads), d(head_dim), dv(value_dim) {
+  Tokens(int stream, int count, int num_heads, int head_dim, int value_dim)
+      : heads(num_heads), d(head_dim), dv(value_dim) {
     k = testing_attention::gaussians(static_cast<uint64_t>(100 + stream), int64_t{count} * heads * d);
     v = testing_attention::gaussians(static_cast<uint64_t>(200 + stream), int64_t{count} * heads * dv);
   }
   KvRows rows(int64_t first) const {
-    return {.k = k.data() + first * heads * d, .k_token_stride = heads * d, .k_head_stride = d,
-            .v = v.data() + first * heads * dv, .v_token_stride = heads * dv, .v_head_stride = dv};
+    return {.k = k.data() + first * heads * d,
+            .k_token_stride = heads * d,
+            .k_head_stride = d,
+            .v = v.data() + first * heads * dv,
+            .v_token_stride = heads * dv,
+            .v_head_stride = dv};
   }
 };
 
 float key_at(const KvView& view, int64_t position, int head, int i) {
-  return view.keys(position / kTileKeys, static_cast<int>(position % kTileKeys / kPanelKeys), head)[i * kPanelKeys + position % kPanelKeys];
+  return view.keys(position / kTileKeys, static_cast<int>(position % kTileKeys / kPanelKeys),
+                   head)[i * kPanelKeys + position % kPanelKeys];
 }
 float value_at(const KvView& view, int64_t position, int head, int c) {
   return view.values(position / kTileKeys, static_cast<int>(position % kTileKeys / kPanelKeys),
@@ -49,7 +55,8 @@ void expect_holds(const KvCache& cache, const Tokens& tokens, int64_t begin, int
   ASSERT_LE(end, cache.size());
   for (int64_t p = begin; p < end; ++p)
     for (int h = 0; h < tokens.heads; ++h) {
-      for (int i = 0; i < tokens.d; ++i) ASSERT_EQ(key_at(view, p, h, i), tokens.k[static_cast<size_t>((p * tokens.heads + h) * tokens.d + i)]) << p;
+      for (int i = 0; i < tokens.d; ++i)
+        ASSERT_EQ(key_at(view, p, h, i), tokens.k[static_cast<size_t>((p * tokens.heads + h) * tokens.d + i)]) << p;
       for (int c = 0; c < tokens.dv; ++c)
         ASSERT_EQ(value_at(view, p, h, c), tokens.v[static_cast<size_t>((p * tokens.heads + h) * tokens.dv + c)]) << p;
     }
@@ -157,7 +164,8 @@ TEST(KvCache, BudgetRefusesWithNumbersAndChangesNothing) {
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), Code::kResourceExhausted);
       const std::string message = e.what();
-      for (int64_t number : {int64_t{900}, tile, 3 * tile, 3 * tile + 5}) EXPECT_NE(message.find(std::to_string(number)), std::string::npos) << message;
+      for (int64_t number : {int64_t{900}, tile, 3 * tile, 3 * tile + 5})
+        EXPECT_NE(message.find(std::to_string(number)), std::string::npos) << message;
     }
     EXPECT_EQ(cache.size(), 300);
     EXPECT_EQ(cache.capacity(), 512);
@@ -197,7 +205,8 @@ TEST(KvCache, AppendingABatchIsAllOrNothing) {
   std::vector<KvCache> caches;
   for (int i = 0; i < 3; ++i) caches.emplace_back(o);
   caches[1].append(a.rows(0), 70);
-  std::vector<KvAppend> appends = {{&caches[0], a.rows(0), 300}, {&caches[1], a.rows(70), 500}, {&caches[2], a.rows(0), 1}};
+  std::vector<KvAppend> appends = {
+      {&caches[0], a.rows(0), 300}, {&caches[1], a.rows(70), 500}, {&caches[2], a.rows(0), 1}};
   append_all(appends.data(), 3, pool);
   expect_holds(caches[0], a, 0, 300);
   expect_holds(caches[1], a, 0, 570);

@@ -1,5 +1,5 @@
-// attend_sequences(): promise 4 on bits. However a sequence is cut into calls, batched, threaded or cached, a row's result is
-// that of the scalar definition.
+// attend_sequences(): promise 4 on bits. However a sequence is cut into calls, batched, threaded or cached, a row's
+// result is that of the scalar definition.
 #include "attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -17,22 +17,34 @@ namespace {
 using namespace testing_attention;
 
 AttentionShape shape_of(const Problem& p) {
-  return {static_cast<int>(p.num_q_heads), static_cast<int>(p.num_kv_heads), static_cast<int>(p.d), static_cast<int>(p.dv), p.scale, p.softcap};
+  return {static_cast<int>(p.num_q_heads),
+          static_cast<int>(p.num_kv_heads),
+          static_cast<int>(p.d),
+          static_cast<int>(p.dv),
+          p.scale,
+          p.softcap};
 }
 
 KvRows rows_of(const Problem& p, int64_t b, int64_t first) {
-  return {.k = p.key(b, 0, first), .k_token_stride = p.d, .k_head_stride = p.kv_len * p.d,
-          .v = p.value(b, 0, first), .v_token_stride = p.dv, .v_head_stride = p.kv_len * p.dv};
+  return {.k = p.key(b, 0, first),
+          .k_token_stride = p.d,
+          .k_head_stride = p.kv_len * p.d,
+          .v = p.value(b, 0, first),
+          .v_token_stride = p.dv,
+          .v_head_stride = p.kv_len * p.dv};
 }
 
 KvCache cache_of(const Problem& p) {
   KvCacheOptions o;
-  o.geometry = {.num_kv_heads = static_cast<int>(p.num_kv_heads), .head_dim = static_cast<int>(p.d), .value_dim = static_cast<int>(p.dv)};
+  o.geometry = {.num_kv_heads = static_cast<int>(p.num_kv_heads),
+                .head_dim = static_cast<int>(p.d),
+                .value_dim = static_cast<int>(p.dv)};
   return KvCache(o);
 }
 
 // Queries [first, first + tokens) of batch row b; results go to their place in `result`.
-SequenceQueries queries(const Problem& p, int64_t b, int64_t first, int64_t tokens, const KvCache& cache, Result& result) {
+SequenceQueries queries(const Problem& p, int64_t b, int64_t first, int64_t tokens, const KvCache& cache,
+                        Result& result) {
   SequenceQueries s;
   s.q = p.query(b, 0, first);
   s.q_token_stride = p.d;
@@ -87,9 +99,11 @@ TEST(Promise4, ChunksStepsThreadsAndBatchesGiveTheSameBits) {
   constexpr int64_t kLength = 780;  // three tiles and a piece
   int64_t compared = 0;
   Paths paths;
-  for (const auto& [group, kv_heads, d, dv] : {std::tuple{1, 2, 64, 64}, std::tuple{3, 1, 64, 64}, std::tuple{4, 2, 40, 24}, std::tuple{8, 1, 128, 128}}) {
+  for (const auto& [group, kv_heads, d, dv] :
+       {std::tuple{1, 2, 64, 64}, std::tuple{3, 1, 64, 64}, std::tuple{4, 2, 40, 24}, std::tuple{8, 1, 128, 128}}) {
     Problem p;
-    p.batch = 2, p.num_kv_heads = kv_heads, p.num_q_heads = kv_heads * group, p.d = d, p.dv = dv, p.q_len = p.kv_len = kLength;
+    p.batch = 2, p.num_kv_heads = kv_heads, p.num_q_heads = kv_heads * group, p.d = d, p.dv = dv,
+    p.q_len = p.kv_len = kLength;
     p.fill(static_cast<uint64_t>(7 + group));
     size_t turn = 0;
     for (const Mask& mask : {masks()[0], masks()[1], masks()[2], masks()[3]}) {
@@ -99,18 +113,22 @@ TEST(Promise4, ChunksStepsThreadsAndBatchesGiveTheSameBits) {
       Problem head = p;
       head.batch = 1, head.q_len = 12, head.q.clear();
       for (int64_t h = 0; h < p.num_q_heads; ++h)
-        for (int64_t i = 0; i < 12; ++i) head.q.insert(head.q.end(), p.query(0, h, 700 + i), p.query(0, h, 700 + i) + p.d);
+        for (int64_t i = 0; i < 12; ++i)
+          head.q.insert(head.q.end(), p.query(0, h, 700 + i), p.query(0, h, 700 + i) + p.d);
       head.q_begin = 700;
       const Result definition = by_spec(head, mask);
       for (int64_t h = 0; h < p.num_q_heads; ++h)
         for (int64_t i = 0; i < 12; ++i)
-          ASSERT_TRUE(same_bits(definition.out.data() + (h * 12 + i) * p.dv, whole.out.data() + (h * p.q_len + 700 + i) * p.dv, p.dv))
+          ASSERT_TRUE(same_bits(definition.out.data() + (h * 12 + i) * p.dv,
+                                whole.out.data() + (h * p.q_len + 700 + i) * p.dv, p.dv))
               << mask.text() << " head " << h << " row " << 700 + i;
       for (int threads : {1, 2, 3, 8}) {
         ThreadPool pool(threads);
         for (int64_t chunk : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{512}, kLength}) {
-          if (chunk < 64 && turn % 4 != static_cast<size_t>(threads) % 4) continue;  // the slow ones: each mask on some threads
-          ASSERT_EQ(by_chunks(p, mask, chunk, pool, &paths), whole) << mask.text() << " threads " << threads << " chunk " << chunk << " group " << group;
+          if (chunk < 64 && turn % 4 != static_cast<size_t>(threads) % 4)
+            continue;  // the slow ones: each mask on some threads
+          ASSERT_EQ(by_chunks(p, mask, chunk, pool, &paths), whole)
+              << mask.text() << " threads " << threads << " chunk " << chunk << " group " << group;
           compared += p.batch * p.num_q_heads * p.q_len;
         }
       }
@@ -119,10 +137,12 @@ TEST(Promise4, ChunksStepsThreadsAndBatchesGiveTheSameBits) {
   }
   EXPECT_GT(paths.with_shared_tiles, 0);
   EXPECT_GT(paths.calls, paths.with_shared_tiles);
-  std::printf("compared on bits, %s kernels: %lld rows of chunks 1, 7, 64, 512, whole x threads 1, 2, 3, 8 x groups 1, 3, 4, 8; %lld calls by "
-              "blocks of rows, %lld with the tiles of a row shared out\n",
-              std::string(isa_name(kernels::kernels().isa)).c_str(), static_cast<long long>(compared),
-              static_cast<long long>(paths.calls - paths.with_shared_tiles), static_cast<long long>(paths.with_shared_tiles));
+  std::printf(
+      "compared on bits, %s kernels: %lld rows of chunks 1, 7, 64, 512, whole x threads 1, 2, 3, 8 x groups 1, 3, 4, "
+      "8; %lld calls by "
+      "blocks of rows, %lld with the tiles of a row shared out\n",
+      std::string(isa_name(kernels::kernels().isa)).c_str(), static_cast<long long>(compared),
+      static_cast<long long>(paths.calls - paths.with_shared_tiles), static_cast<long long>(paths.with_shared_tiles));
 }
 
 // Any company: sequences of other lengths and stages beside it, in any slot.
@@ -144,12 +164,15 @@ TEST(Promise4, CompanyInTheBatchDoesNotMatter) {
       Result result(p), unused(p);
       std::vector<SequenceQueries> sequences;
       for (int64_t b = 0; b < 3; ++b) {
-        sequences.push_back(b == slot ? queries(p, 0, 520, 80, cache, result) : queries(p, 0, b == 0 ? 76 : 20, b == 0 ? 1 : 57, beside, unused));
+        sequences.push_back(b == slot ? queries(p, 0, 520, 80, cache, result)
+                                      : queries(p, 0, b == 0 ? 76 : 20, b == 0 ? 1 : 57, beside, unused));
         sequences.back().batch_row = b;
       }
       attend_sequences(sequences, shape_of(p), plan, workspace, pool);
       for (int64_t h = 0; h < p.num_q_heads; ++h)
-        ASSERT_TRUE(same_bits(result.out.data() + (h * 600 + 520) * p.dv, whole.out.data() + (h * 600 + 520) * p.dv, 80 * p.dv)) << slot;
+        ASSERT_TRUE(
+            same_bits(result.out.data() + (h * 600 + 520) * p.dv, whole.out.data() + (h * 600 + 520) * p.dv, 80 * p.dv))
+            << slot;
     }
   }
 }
@@ -166,13 +189,21 @@ TEST(Sequences, ForkedAndTruncatedCachesGiveTheSameBits) {
   const std::vector<float> other = gaussians(77, 700 * p.d);
   cache.append(rows_of(p, 0, 0), 400);
   KvCache fork = cache.fork();
-  cache.append({.k = other.data(), .k_token_stride = p.d, .k_head_stride = 0, .v = other.data(), .v_token_stride = p.dv, .v_head_stride = 0}, 300);
+  cache.append({.k = other.data(),
+                .k_token_stride = p.d,
+                .k_head_stride = 0,
+                .v = other.data(),
+                .v_token_stride = p.dv,
+                .v_head_stride = 0},
+               300);
   cache.truncate(513);  // stale keys behind the end must not matter
   fork.append(rows_of(p, 0, 400), 300);
   Result result(p);
   const SequenceQueries s = queries(p, 0, 650, 50, fork, result);
   attend_sequences({&s, 1}, shape_of(p), plan, workspace, pool);
-  for (int64_t h = 0; h < 2; ++h) ASSERT_TRUE(same_bits(result.out.data() + (h * 700 + 650) * p.dv, whole.out.data() + (h * 700 + 650) * p.dv, 50 * p.dv));
+  for (int64_t h = 0; h < 2; ++h)
+    ASSERT_TRUE(
+        same_bits(result.out.data() + (h * 700 + 650) * p.dv, whole.out.data() + (h * 700 + 650) * p.dv, 50 * p.dv));
 }
 
 TEST(Sequences, StopEndsTheCall) {

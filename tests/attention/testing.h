@@ -29,7 +29,9 @@ inline std::vector<float> gaussians(uint64_t seed, int64_t count, double scale =
 }
 
 inline uint32_t bits(float x) { return std::bit_cast<uint32_t>(x); }
-inline bool same_bits(const float* a, const float* b, int64_t n) { return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0; }
+inline bool same_bits(const float* a, const float* b, int64_t n) {
+  return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
+}
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<int64_t>(a.size()));
 }
@@ -65,7 +67,9 @@ struct Result {
   explicit Result(const Problem& p, float filler = -7.0f)
       : out(static_cast<size_t>(p.batch * p.num_q_heads * p.q_len * p.dv), filler),
         lse(static_cast<size_t>(p.batch * p.num_q_heads * p.q_len), filler) {}
-  friend bool operator==(const Result& a, const Result& b) { return same_bits(a.out, b.out) && same_bits(a.lse, b.lse); }
+  friend bool operator==(const Result& a, const Result& b) {
+    return same_bits(a.out, b.out) && same_bits(a.lse, b.lse);
+  }
 };
 
 /// The scalar definition applied to every row: what a kernel must give bit for bit.
@@ -78,18 +82,21 @@ Result by_spec(const Problem& p, const Mask& mask) {
       for (int64_t i = 0; i < p.q_len; ++i) {
         const int64_t row = (b * p.num_q_heads + h) * p.q_len + i, g = h / p.group();
         result.lse[static_cast<size_t>(row)] = kernels::reference::attention_row_spec<R>(
-            p.query(b, h, i), static_cast<int>(p.d), static_cast<int>(p.dv), p.k_begin, p.k_begin + p.kv_len, factor, cap,
-            [&](int64_t j, int x) { return p.key(b, g, j - p.k_begin)[x]; }, [&](int64_t j, int c) { return p.value(b, g, j - p.k_begin)[c]; },
+            p.query(b, h, i), static_cast<int>(p.d), static_cast<int>(p.dv), p.k_begin, p.k_begin + p.kv_len, factor,
+            cap, [&](int64_t j, int x) { return p.key(b, g, j - p.k_begin)[x]; },
+            [&](int64_t j, int c) { return p.value(b, g, j - p.k_begin)[c]; },
             [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, result.out.data() + row * p.dv);
       }
   return result;
 }
 inline Result by_spec(const Problem& p, const Mask& mask) {
   using kernels::reference::Rounding;
-  return kernels::kernels().isa == Isa::kBaseline ? by_spec<Rounding::kSeparate>(p, mask) : by_spec<Rounding::kFused>(p, mask);
+  return kernels::kernels().isa == Isa::kBaseline ? by_spec<Rounding::kSeparate>(p, mask)
+                                                  : by_spec<Rounding::kFused>(p, mask);
 }
 
-/// Expects `got` within c * eps * (1 + max|s|) * sum_j w_j |v_j| of attention in f64, and lse within c * eps * (1 + max|s|).
+/// Expects `got` within c * eps * (1 + max|s|) * sum_j w_j |v_j| of attention in f64, and lse within c * eps * (1 +
+/// max|s|).
 inline void expect_close(const Problem& p, const Mask& mask, const Result& got, const std::string& what) {
   constexpr double kEps = 0x1p-24, kFactor = 6;
   std::vector<double> out(static_cast<size_t>(p.dv)), size(static_cast<size_t>(p.dv));
@@ -103,8 +110,8 @@ inline void expect_close(const Problem& p, const Mask& mask, const Result& got, 
         const auto magnitude = [&](int64_t j, int64_t c) { return std::fabs(value(j, c)); };
         const auto visible = [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); };
         const auto reference = [&](const auto& values, std::vector<double>& to) {
-          return kernels::reference::attention_row<double>(query, p.d, p.dv, p.k_begin, p.k_begin + p.kv_len, p.scale, p.softcap, key, values, visible,
-                                                           to.data());
+          return kernels::reference::attention_row<double>(query, p.d, p.dv, p.k_begin, p.k_begin + p.kv_len, p.scale,
+                                                           p.softcap, key, values, visible, to.data());
         };
         const double lse = reference(value, out);
         reference(magnitude, size);
@@ -123,7 +130,8 @@ inline void expect_close(const Problem& p, const Mask& mask, const Result& got, 
         else
           ASSERT_EQ(got_lse, lse) << what << " row " << row;
         for (int64_t c = 0; c < p.dv; ++c)
-          ASSERT_NEAR(got.out[static_cast<size_t>(row * p.dv + c)], out[static_cast<size_t>(c)], bound * size[static_cast<size_t>(c)] + 1e-44)
+          ASSERT_NEAR(got.out[static_cast<size_t>(row * p.dv + c)], out[static_cast<size_t>(c)],
+                      bound * size[static_cast<size_t>(c)] + 1e-44)
               << what << " row " << row << " column " << c;
       }
 }

@@ -36,13 +36,16 @@ struct NamedMask {
 std::vector<NamedMask> masks(int rows, int kv_len) {
   const int first = kv_len - rows;
   const auto bits = [](double density) {
-    return [density](int r, int j) { return random_uniform(99, static_cast<uint64_t>(r), static_cast<uint64_t>(j)) < density; };
+    return [density](int r, int j) {
+      return random_uniform(99, static_cast<uint64_t>(r), static_cast<uint64_t>(j)) < density;
+    };
   };
   return {
       {"full", [](int, int) { return true; }, NamedMask::kIntervals},
       {"causal", [first](int r, int j) { return j <= first + r; }, NamedMask::kIntervals},
       {"window(3, 0)", [first](int r, int j) { return j >= first + r - 3 && j <= first + r; }, NamedMask::kIntervals},
-      {"window(100, 20)", [first](int r, int j) { return j >= first + r - 100 && j <= first + r + 20; }, NamedMask::kIntervals},
+      {"window(100, 20)", [first](int r, int j) { return j >= first + r - 100 && j <= first + r + 20; },
+       NamedMask::kIntervals},
       {"causal as words", [first](int r, int j) { return j <= first + r; }, NamedMask::kWords},
       {"half of the bits", bits(0.5), NamedMask::kWords},
       {"few bits", bits(0.005), NamedMask::kWords},
@@ -70,7 +73,9 @@ Problem make(int d, int dv, int kv_len, int rows, float spread = 1.0f) {
 
 struct Result {
   std::vector<float> out, lse;
-  friend bool operator==(const Result& a, const Result& b) { return same_bits(a.out, b.out) && same_bits(a.lse, b.lse); }
+  friend bool operator==(const Result& a, const Result& b) {
+    return same_bits(a.out, b.out) && same_bits(a.lse, b.lse);
+  }
 };
 
 template <Rounding R>
@@ -78,9 +83,9 @@ Result by_spec(const Problem& p, const Sees& sees) {
   Result result{std::vector<float>(static_cast<size_t>(p.rows * p.dv)), {}};
   for (int r = 0; r < p.rows; ++r)
     result.lse.push_back(reference::attention_row_spec<R>(
-        &p.q[static_cast<size_t>(r * p.d)], p.d, p.dv, 0, p.kv_len, p.factor, p.softcap, [&](int64_t j, int i) { return p.key(j, i); },
-        [&](int64_t j, int c) { return p.value(j, c); }, [&](int64_t j) { return sees(r, static_cast<int>(j)); },
-        &result.out[static_cast<size_t>(r * p.dv)]));
+        &p.q[static_cast<size_t>(r * p.d)], p.d, p.dv, 0, p.kv_len, p.factor, p.softcap,
+        [&](int64_t j, int i) { return p.key(j, i); }, [&](int64_t j, int c) { return p.value(j, c); },
+        [&](int64_t j) { return sees(r, static_cast<int>(j)); }, &result.out[static_cast<size_t>(r * p.dv)]));
   return result;
 }
 Result by_spec(const Problem& p, const Sees& sees) {
@@ -92,14 +97,16 @@ struct Packed {
   int tiles, dv;
   AlignedBuffer<float> k, v;
   explicit Packed(const Problem& p)
-      : tiles((p.kv_len + kTileKeys - 1) / kTileKeys), dv(padded_dim(p.dv)), k(static_cast<size_t>(tiles * kTileKeys * p.d)),
+      : tiles((p.kv_len + kTileKeys - 1) / kTileKeys),
+        dv(padded_dim(p.dv)),
+        k(static_cast<size_t>(tiles * kTileKeys * p.d)),
         v(static_cast<size_t>(tiles * kTileKeys * dv)) {
     for (float& x : k) x = NAN;
     for (float& x : v) x = NAN;
     for (int j = 0; j < p.kv_len;) {  // uneven portions, so that both the fast and the single-key path run
       const int n = std::min({p.kv_len - j, kPanelKeys - j % kPanelKeys, j % 3 == 0 ? 64 : 7});
-      kernels().attention->pack_keys(&p.k[static_cast<size_t>(j * p.d)], p.d, n, p.d, k.data() + j / kPanelKeys * kPanelKeys * p.d,
-                                     j % kPanelKeys);
+      kernels().attention->pack_keys(&p.k[static_cast<size_t>(j * p.d)], p.d, n, p.d,
+                                     k.data() + j / kPanelKeys * kPanelKeys * p.d, j % kPanelKeys);
       j += n;
     }
     for (int j = 0; j < p.kv_len; ++j)
@@ -112,7 +119,8 @@ enum class Split { kNone, kByTile };
 Result by_kernel(const Problem& p, const NamedMask& mask, int block_rows, Split split = Split::kNone) {
   const AttentionKernels& kernel = *kernels().attention;
   const Packed packed(p);
-  Result result{std::vector<float>(static_cast<size_t>(p.rows * p.dv), -7.0f), std::vector<float>(static_cast<size_t>(p.rows), -7.0f)};
+  Result result{std::vector<float>(static_cast<size_t>(p.rows * p.dv), -7.0f),
+                std::vector<float>(static_cast<size_t>(p.rows), -7.0f)};
   for (int first = 0; first < p.rows; first += block_rows) {
     const int rows = std::min(block_rows, p.rows - first);
     std::vector<const float*> q;
@@ -122,7 +130,8 @@ Result by_kernel(const Problem& p, const NamedMask& mask, int block_rows, Split 
       out.push_back(&result.out[static_cast<size_t>(r * p.dv)]);
     }
     AlignedBuffer<float> scaled(static_cast<size_t>(rows * p.d)), scores(kMaxMicroRows * kTileKeys);
-    AlignedBuffer<float> o(static_cast<size_t>(rows * packed.dv)), m(static_cast<size_t>(rows + kLanes)), l(static_cast<size_t>(rows + kLanes));
+    AlignedBuffer<float> o(static_cast<size_t>(rows * packed.dv)), m(static_cast<size_t>(rows + kLanes)),
+        l(static_cast<size_t>(rows + kLanes));
     AlignedBuffer<float> o2(o.size()), m2(m.size()), l2(l.size());
     const AttentionState state{o.data(), m.data(), l.data()}, part{o2.data(), m2.data(), l2.data()};
     kernel.scale_queries(q.data(), rows, p.d, p.factor, scaled.data());
@@ -151,10 +160,12 @@ Result by_kernel(const Problem& p, const NamedMask& mask, int block_rows, Split 
         const int block = t * kPanelsPerTile + w;
         tile.k[w] = packed.k.data() + block * kPanelKeys * p.d;
         tile.v[w] = packed.v.data() + block * kPanelKeys * packed.dv;
-        if (split == Split::kByTile) tile.next[w] = packed.k.data() + (block + 4) % (packed.tiles * 4) * kPanelKeys * p.d;
+        if (split == Split::kByTile)
+          tile.next[w] = packed.k.data() + (block + 4) % (packed.tiles * 4) * kPanelKeys * p.d;
       }
       if (mask.form == NamedMask::kIntervals) tile.lo = lo.data(), tile.hi = hi.data();
-      if (mask.form == NamedMask::kWords) tile.words = reinterpret_cast<const uint64_t(*)[kPanelsPerTile]>(words.data());
+      if (mask.form == NamedMask::kWords)
+        tile.words = reinterpret_cast<const uint64_t(*)[kPanelsPerTile]>(words.data());
       tile.scores = scores.data();
       if (split == Split::kByTile) {
         kernel.reset(part, rows, packed.dv);
@@ -184,7 +195,8 @@ TEST_P(HeadDims, EqualTheScalarDefinition) {
       const NamedMask& mask = all[turn % all.size()];
       const Result want = by_spec(p, mask.sees);
       for (int block : {1, 2, 3, 4, 5, 6, 13})
-        ASSERT_EQ(by_kernel(p, mask, block), want) << mask.name << " d " << d << " dv " << dv << " kv_len " << kv_len << " block " << block;
+        ASSERT_EQ(by_kernel(p, mask, block), want)
+            << mask.name << " d " << d << " dv " << dv << " kv_len " << kv_len << " block " << block;
       ASSERT_EQ(by_kernel(p, mask, 13, Split::kByTile), want) << mask.name << " tile by tile, kv_len " << kv_len;
       ASSERT_EQ(by_kernel(p, mask, 4, Split::kByTile), want) << mask.name << " tile by tile, kv_len " << kv_len;
     }
@@ -192,10 +204,13 @@ TEST_P(HeadDims, EqualTheScalarDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, HeadDims,
-                         testing::Values(std::pair{1, 1}, std::pair{8, 8}, std::pair{33, 33}, std::pair{40, 40}, std::pair{64, 64}, std::pair{72, 72},
-                                         std::pair{80, 80}, std::pair{96, 96}, std::pair{112, 112}, std::pair{128, 128}, std::pair{256, 256},
+                         testing::Values(std::pair{1, 1}, std::pair{8, 8}, std::pair{33, 33}, std::pair{40, 40},
+                                         std::pair{64, 64}, std::pair{72, 72}, std::pair{80, 80}, std::pair{96, 96},
+                                         std::pair{112, 112}, std::pair{128, 128}, std::pair{256, 256},
                                          std::pair{64, 128}, std::pair{192, 128}, std::pair{24, 7}, std::pair{5, 200}),
-                         [](const auto& param) { return std::to_string(param.param.first) + "_" + std::to_string(param.param.second); });
+                         [](const auto& param) {
+                           return std::to_string(param.param.first) + "_" + std::to_string(param.param.second);
+                         });
 
 TEST(AttentionKernels, EveryMaskAtEveryLength) {
   for (int kv_len : kLengths) {
@@ -203,7 +218,8 @@ TEST(AttentionKernels, EveryMaskAtEveryLength) {
     const Problem p = make(64, 64, kv_len, rows);
     for (const NamedMask& mask : masks(rows, kv_len)) {
       const Result want = by_spec(p, mask.sees);
-      for (int block : {1, 6, 20}) ASSERT_EQ(by_kernel(p, mask, block), want) << mask.name << " kv_len " << kv_len << " block " << block;
+      for (int block : {1, 6, 20})
+        ASSERT_EQ(by_kernel(p, mask, block), want) << mask.name << " kv_len " << kv_len << " block " << block;
     }
   }
 }
@@ -241,9 +257,11 @@ TEST(AttentionKernels, ForbiddenKeysAndValuesCannotMatter) {
             std::fill_n(&dirty.v[static_cast<size_t>(j * p.dv)], p.dv, poison);
           }
         const Result got = by_kernel(dirty, mask, 14);
-        ASSERT_EQ(0, std::memcmp(&got.out[static_cast<size_t>(row * p.dv)], &clean.out[static_cast<size_t>(row * p.dv)], sizeof(float) * 40))
+        ASSERT_EQ(0, std::memcmp(&got.out[static_cast<size_t>(row * p.dv)], &clean.out[static_cast<size_t>(row * p.dv)],
+                                 sizeof(float) * 40))
             << mask.name << " row " << row << " poison " << poison;
-        ASSERT_EQ(std::bit_cast<uint32_t>(got.lse[static_cast<size_t>(row)]), std::bit_cast<uint32_t>(clean.lse[static_cast<size_t>(row)]));
+        ASSERT_EQ(std::bit_cast<uint32_t>(got.lse[static_cast<size_t>(row)]),
+                  std::bit_cast<uint32_t>(clean.lse[static_cast<size_t>(row)]));
       }
   }
 }
@@ -260,7 +278,8 @@ TEST(AttentionKernels, VisibleNanComesThrough) {
         ASSERT_EQ(got, by_spec(dirty, mask.sees)) << mask.name;
         for (int r = 0; r < p.rows; ++r)
           for (int c = 0; c < p.dv; ++c) {
-            const float x = got.out[static_cast<size_t>(r * p.dv + c)], y = clean.out[static_cast<size_t>(r * p.dv + c)];
+            const float x = got.out[static_cast<size_t>(r * p.dv + c)],
+                        y = clean.out[static_cast<size_t>(r * p.dv + c)];
             if (mask.sees(r, j) && (in_key || c == 39))
               ASSERT_TRUE(std::isnan(x)) << mask.name << " row " << r;
             else
@@ -271,8 +290,8 @@ TEST(AttentionKernels, VisibleNanComesThrough) {
   }
 }
 
-// O is a denormal -x after tile 0, rounds to -0 when tile 1 brings a larger maximum, and then meets tile 2, which the first
-// rows do not see: in company 0 is added, alone the tile is skipped. The sign of the zero must not tell.
+// O is a denormal -x after tile 0, rounds to -0 when tile 1 brings a larger maximum, and then meets tile 2, which the
+// first rows do not see: in company 0 is added, alone the tile is skipped. The sign of the zero must not tell.
 TEST(AttentionKernels, SignOfZeroDoesNotTell) {
   Problem p = make(64, 64, 520, 20);
   for (auto* x : {&p.q, &p.k, &p.v}) std::fill(x->begin(), x->end(), 0.0f);
@@ -293,7 +312,8 @@ TEST(AttentionKernels, WeightsRebuildTheSoftmax) {
       const Packed packed(p);
       for (const NamedMask& mask : masks(p.rows, kv_len)) {
         const Result result = by_spec(p, mask.sees);
-        std::vector<float> high, low, out(static_cast<size_t>(p.rows * kTileKeys), -7.0f), scaled(static_cast<size_t>(p.rows * d));
+        std::vector<float> high, low, out(static_cast<size_t>(p.rows * kTileKeys), -7.0f),
+            scaled(static_cast<size_t>(p.rows * d));
         std::vector<int32_t> lo, hi;
         std::vector<uint64_t> words(static_cast<size_t>(p.rows * kPanelsPerTile), 0);
         std::vector<const float*> q;
@@ -308,7 +328,8 @@ TEST(AttentionKernels, WeightsRebuildTheSoftmax) {
         AlignedBuffer<float> scores(kMaxMicroRows * kTileKeys);
         kernels().attention->scale_queries(q.data(), p.rows, d, p.factor, scaled.data());
         AttentionTile tile{};
-        tile.q = scaled.data(), tile.rows = p.rows, tile.head_dim = d, tile.value_dim = packed.dv, tile.scores = scores.data();
+        tile.q = scaled.data(), tile.rows = p.rows, tile.head_dim = d, tile.value_dim = packed.dv,
+        tile.scores = scores.data();
         for (int w = 0; w < kPanelsPerTile; ++w) tile.k[w] = packed.k.data() + w * kPanelKeys * d;
         tile.words = reinterpret_cast<const uint64_t(*)[kPanelsPerTile]>(words.data());
         kernels().attention->weights(tile, high.data(), low.data(), out.data());
@@ -326,7 +347,9 @@ TEST(AttentionKernels, WeightsRebuildTheSoftmax) {
               size += std::fabs(product);
             }
             const double want = std::exp(s - result.lse[static_cast<size_t>(r)]);
-            ASSERT_NEAR(got, want, 0x1p-24 * (4 + (d + 4) * size + 2 * std::fabs(result.lse[static_cast<size_t>(r)])) * want) << mask.name;
+            ASSERT_NEAR(got, want,
+                        0x1p-24 * (4 + (d + 4) * size + 2 * std::fabs(result.lse[static_cast<size_t>(r)])) * want)
+                << mask.name;
           }
       }
     }
@@ -340,8 +363,10 @@ TEST(AttentionKernels, ScalarFunctionsOfTheDefinitionAreTheVectorOnes) {
   kernels().elementwise->tanh(x.data(), 4096, z.data());
   const bool fused = kernels().isa != Isa::kBaseline;
   for (size_t i = 0; i < x.size(); ++i) {
-    const float e = fused ? reference::spec_exp2<Rounding::kFused>(x[i]) : reference::spec_exp2<Rounding::kSeparate>(x[i]);
-    const float t = fused ? reference::spec_tanh<Rounding::kFused>(x[i]) : reference::spec_tanh<Rounding::kSeparate>(x[i]);
+    const float e =
+        fused ? reference::spec_exp2<Rounding::kFused>(x[i]) : reference::spec_exp2<Rounding::kSeparate>(x[i]);
+    const float t =
+        fused ? reference::spec_tanh<Rounding::kFused>(x[i]) : reference::spec_tanh<Rounding::kSeparate>(x[i]);
     if (std::isnan(x[i])) {
       ASSERT_TRUE(std::isnan(y[i]) && std::isnan(e) && std::isnan(z[i]) && std::isnan(t));
       continue;

@@ -1,5 +1,5 @@
-// The kernels of attention.h, written once for every instruction set. Included inside an instruction set's region, after
-// micro-inl.h. Read micro_tile() first: scores, softmax and values of a few rows against one tile.
+// The kernels of attention.h, written once for every instruction set. Included inside an instruction set's region,
+// after micro-inl.h. Read micro_tile() first: scores, softmax and values of a few rows against one tile.
 
 namespace {
 
@@ -7,8 +7,8 @@ namespace {
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
 
-// Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over their
-// columns; else it only disturbs the hardware's own prefetch.
+// Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over
+// their columns; else it only disturbs the hardware's own prefetch.
 template <int R>
 REGARD_INLINE bool fetch_ahead(const AttentionTile& tile, int first) {
   return first == 0 && tile.next[0] != nullptr && (R >= 4 || tile.value_dim > kLanes * kValueVectors<R>);
@@ -87,7 +87,8 @@ REGARD_INLINE void tile_rows(const AttentionTile& tile, int first, const Attenti
   micro_tile<R>(tile, first, state);
 }
 template <int R>
-REGARD_INLINE void weight_rows(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low, float* out) {
+REGARD_INLINE void weight_rows(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low,
+                               float* out) {
   if constexpr (R > 1)
     if (tile.rows - first < R) return weight_rows<R - 1>(tile, first, lse_high, lse_low, out);
   micro_weights<R>(tile, first, lse_high, lse_low, out);
@@ -147,7 +148,8 @@ void attention_finish(const AttentionState& state, int rows, int value_dim, floa
       else
         store_first(out[r] + c, y, value_dim - c);
     }
-    const auto x = static_cast<float>((static_cast<double>(state.m[r]) + math::log2(static_cast<double>(total))) * math::kLn2);
+    const auto x =
+        static_cast<float>((static_cast<double>(state.m[r]) + math::log2(static_cast<double>(total))) * math::kLn2);
     lse[r] = empty ? -kInf : x != x ? kNan : x;
   }
 }
@@ -170,10 +172,13 @@ void pack_keys(const float* keys, int64_t stride, int count, int head_dim, float
     for (; k + 4 <= head_dim; k += 4) {
       const Quad a = load_quad(key + k), b = load_quad(key + stride + k);
       const Quad c = load_quad(key + 2 * stride + k), d = load_quad(key + 3 * stride + k);
-      const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-      const Quad columns[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-                               __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+      const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+                 cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const Quad columns[4] = {
+          __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
       for (int i = 0; i < 4; ++i) std::memcpy(to + static_cast<int64_t>(k + i) * kPanelKeys, &columns[i], sizeof(Quad));
     }
     for (; k < head_dim; ++k)

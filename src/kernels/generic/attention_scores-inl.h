@@ -54,10 +54,11 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
   return found == 0 ? Sight::kNothing : missing == 0 ? Sight::kEverything : Sight::kSome;
 }
 
-// accumulate_tile() that asks for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K and V in
-// turns, so while one is multiplied the other is fetched.
+// accumulate_tile() that asks for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K
+// and V in turns, so while one is multiplied the other is fetched.
 template <int R, int W, int Lines>
-REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const float* b, int64_t ldb, int n, const float* ahead) {
+REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const float* b, int64_t ldb, int n,
+                                    const float* ahead) {
   for (int k = 0; k < n; ++k, b += ldb) {
     F32 columns[W];
     REGARD_UNROLL
@@ -105,8 +106,8 @@ void scores_of_all(const AttentionTile& tile, const float* q, float* s) {
   for (int w = 0; w < kPanelsPerTile; ++w) score_panel<R>(tile, q, w, 0, 3, s);
 }
 
-// The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest is
-// left to the hardware when values are longer than keys.
+// The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest
+// is left to the hardware when values are longer than keys.
 template <int R>
 void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s) {
   if constexpr (kScoreVectors<R> == 4) {
@@ -126,6 +127,7 @@ template <int R>
 void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
   for (int w = 0; w < kPanelsPerTile; ++w) {
     if (seen.any[w] == 0) continue;
-    score_panel<R>(tile, q, w, std::countr_zero(seen.any[w]) / kLanes, (63 - std::countl_zero(seen.any[w])) / kLanes, s);
+    score_panel<R>(tile, q, w, std::countr_zero(seen.any[w]) / kLanes, (63 - std::countl_zero(seen.any[w])) / kLanes,
+                   s);
   }
 }

@@ -20,7 +20,8 @@ void cap_row(float* s, const Seen<R>* seen, int r, float softcap) {
 REGARD_INLINE void softmax_of_all(float* s, float& m_out, float& l_out) {
   F32 m = splat(-kInf);
   REGARD_UNROLL
-  for (int v = 0; v < kTileKeys / kLanes; ++v) m = max(load(s + kLanes * v), m);  // a NaN is ignored here and comes back below
+  for (int v = 0; v < kTileKeys / kLanes; ++v)
+    m = max(load(s + kLanes * v), m);  // a NaN is ignored here and comes back below
   const float top = reduce_max(m);
   const F32 shift = splat(top == -kInf ? 0.0f : top);
   F32 sum = zero();
@@ -34,8 +35,8 @@ REGARD_INLINE void softmax_of_all(float* s, float& m_out, float& l_out) {
   l_out = reduce_add(sum);
 }
 
-// A forbidden key is replaced, not multiplied away: by -inf in the maximum, by 0 in the sum. Adding +0 changes nothing, so
-// the bits equal those of any other way to skip it.
+// A forbidden key is replaced, not multiplied away: by -inf in the maximum, by 0 in the sum. Adding +0 changes nothing,
+// so the bits equal those of any other way to skip it.
 template <int R>
 REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, int r, float& m_out, float& l_out) {
   F32 m = splat(-kInf);

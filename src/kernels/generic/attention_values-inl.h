@@ -1,10 +1,10 @@
 // Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
 
-// acc[r][c] += p[r][k] * v[k] for keys that only some rows see: bit `shift + k` of seen[r]. A forbidden value must not be
-// multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
+// acc[r][c] += p[r][k] * v[k] for keys that only some rows see: bit `shift + k` of seen[r]. A forbidden value must not
+// be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
 template <int R, int C>
-REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const float* v, int64_t stride, int n, const uint64_t (&seen)[R],
-                                   int shift) {
+REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const float* v, int64_t stride, int n,
+                                   const uint64_t (&seen)[R], int shift) {
   for (int k = 0; k < n; ++k, v += stride) {
     F32 columns[C];
     REGARD_UNROLL
@@ -19,10 +19,11 @@ REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const float*
   }
 }
 
-// Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one; keys that no
-// row sees are skipped, whatever lies there.
+// Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one; keys that
+// no row sees are skipped, whatever lies there.
 template <int R, int C>
-REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int column, const Seen<R>& seen) {
+REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int column,
+                                   const Seen<R>& seen) {
   for (int w = 0; w < kPanelsPerTile; ++w) {
     const float* v = tile.v[w] + column;
     const float* weights = p + kPanelKeys * w;
@@ -42,8 +43,8 @@ REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const Attent
   }
 }
 
-// ---- folding: M' = max(M, m), L' = fma(L, a, l b), O' = fma(O, a, o b) with a = 2^(M - M'), b = 2^(m - M') ------------
-// One of a and b is 1. While nothing was seen, M' is -inf and 0 is subtracted instead.
+// ---- folding: M' = max(M, m), L' = fma(L, a, l b), O' = fma(O, a, o b) with a = 2^(M - M'), b = 2^(m - M')
+// ------------ One of a and b is 1. While nothing was seen, M' is -inf and 0 is subtracted instead.
 
 // The factors of the first `rows` rows, and their M and L.
 REGARD_INLINE void fold_scales(float* M, float* L, const float* m, const float* l, int rows, float* a, float* b) {
@@ -74,9 +75,11 @@ struct FoldFactors {
   alignas(64) float tile[kLanes];
 };
 
-// ---- C vectors of columns of R rows, all keys of the tile reduced in registers -----------------------------------------
+// ---- C vectors of columns of R rows, all keys of the tile reduced in registers
+// -----------------------------------------
 template <int R, int C>
-REGARD_INLINE void values_of_all(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors, float* o) {
+REGARD_INLINE void values_of_all(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors,
+                                 float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
@@ -86,7 +89,8 @@ REGARD_INLINE void values_of_all(const AttentionTile& tile, const float* p, int 
 
 // The same, fetching the next tile's keys meanwhile: of each panel, the share that these columns are of all columns.
 template <int R, int C>
-REGARD_INLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors, float* o) {
+REGARD_INLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int column,
+                                       const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
@@ -96,8 +100,8 @@ REGARD_INLINE void values_of_all_ahead(const AttentionTile& tile, const float* p
 }
 
 template <int R, int C>
-REGARD_INLINE void values_of_some(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen, const FoldFactors& factors,
-                                  float* o) {
+REGARD_INLINE void values_of_some(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
+                                  const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   accumulate_seen<R, C>(acc, p, tile, column, seen);
@@ -110,12 +114,14 @@ inline constexpr int kValueVectors = kRegisters / (R + 1) >= 8 ? 8 : kScoreVecto
 
 enum class Way { kAll, kAllAhead, kSome };
 
-// One pass over at most C vectors of columns; returns how many it took. Widths between 4 and 8 are taken as 4 and the rest.
+// One pass over at most C vectors of columns; returns how many it took. Widths between 4 and 8 are taken as 4 and the
+// rest.
 template <Way W, int R, int C>
-REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen, const FoldFactors& factors,
-                              float* o) {
+REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
+                              const FoldFactors& factors, float* o) {
   if constexpr (C > 1)
-    if (tile.value_dim - column < kLanes * C) return values_pass<W, R, C == 8 ? 4 : C - 1>(tile, p, column, seen, factors, o);
+    if (tile.value_dim - column < kLanes * C)
+      return values_pass < W, R, C == 8 ? 4 : C - 1 > (tile, p, column, seen, factors, o);
   if constexpr (W == Way::kAll)
     values_of_all<R, C>(tile, p, column, factors, o);
   else if constexpr (W == Way::kAllAhead)

@@ -11,12 +11,13 @@ namespace regard::kernels::reference {
 /// One query row: weights w_j = exp(s_j - lse) over the keys it sees, out = sum_j w_j v_j.
 ///   s_j = scale q . k_j, then softcap * tanh(s_j / softcap) where softcap is not 0
 ///   lse = log sum_j exp(s_j)
-/// key(j, i), value(j, c) and visible(j) are asked for j in [k_begin, k_end), and for keys only where visible(j). Returns lse.
-/// A row that sees nothing, or only scores of -inf, gives out = 0 and -inf. `weights` (may be null) gets k_end - k_begin values.
-/// Vaswani et al., 2017, "Attention is all you need", equation 1; soft-cap: Gemma Team, 2024, "Gemma 2", section 2.
+/// key(j, i), value(j, c) and visible(j) are asked for j in [k_begin, k_end), and for keys only where visible(j).
+/// Returns lse. A row that sees nothing, or only scores of -inf, gives out = 0 and -inf. `weights` (may be null) gets
+/// k_end - k_begin values. Vaswani et al., 2017, "Attention is all you need", equation 1; soft-cap: Gemma Team, 2024,
+/// "Gemma 2", section 2.
 template <class T, class Query, class Key, class Value, class Visible>
-T attention_row(Query query, int64_t head_dim, int64_t value_dim, int64_t k_begin, int64_t k_end, T scale, T softcap, Key key, Value value,
-                Visible visible, T* out, T* weights = nullptr) {
+T attention_row(Query query, int64_t head_dim, int64_t value_dim, int64_t k_begin, int64_t k_end, T scale, T softcap,
+                Key key, Value value, Visible visible, T* out, T* weights = nullptr) {
   const T kInfinity = std::numeric_limits<T>::infinity();
   const auto score = [&](int64_t j) {
     T s = 0;

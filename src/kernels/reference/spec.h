@@ -1,9 +1,9 @@
-// The arithmetic of one attention row in scalar code: every rounding that the kernels make, in their order. A kernel equals
-// attention_row_spec() bit for bit, on every instruction set; the tests compare bits.
+// The arithmetic of one attention row in scalar code: every rounding that the kernels make, in their order. A kernel
+// equals attention_row_spec() bit for bit, on every instruction set; the tests compare bits.
 //
 // The arithmetic of a row:
-//   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For each
-//   tile in which the row sees a key, on its own:
+//   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For
+//   each tile in which the row sees a key, on its own:
 //     s_j = fma chain over i of q'[i] * k_j[i], from 0; with a soft-cap c (in units of log2) c * tanh(s_j / c)
 //     m   = maximum of the visible s_j, NaN ignored
 //     p_j = 2^(s_j - m), 0 instead of m when m is -inf
@@ -52,7 +52,8 @@ float spec_exp2(float x) {
 template <Rounding R>
 float spec_exp(float x) {
   constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 0x1.7f7d1cp-20f;
-  constexpr float kCoefficients[6] = {0x1.000000p-1f, 0x1.555554p-3f, 0x1.55548ep-5f, 0x1.111270p-7f, 0x1.6d8d06p-10f, 0x1.9f0896p-13f};
+  constexpr float kCoefficients[6] = {0x1.000000p-1f, 0x1.555554p-3f,  0x1.55548ep-5f,
+                                      0x1.111270p-7f, 0x1.6d8d06p-10f, 0x1.9f0896p-13f};
   if (std::isnan(x)) return x;
   x = std::fmin(150.0f, std::fmax(-150.0f, x));
   const float n = std::nearbyint(x * 0x1.715476p+0f);
@@ -65,7 +66,8 @@ float spec_exp(float x) {
 
 template <Rounding R>
 float spec_tanh(float x) {
-  constexpr float kCoefficients[6] = {-0x1.555554p-2f, 0x1.111066p-3f, -0x1.b9ee90p-5f, 0x1.638b58p-6f, -0x1.0bf4fcp-7f, 0x1.18e1dep-9f};
+  constexpr float kCoefficients[6] = {-0x1.555554p-2f, 0x1.111066p-3f,  -0x1.b9ee90p-5f,
+                                      0x1.638b58p-6f,  -0x1.0bf4fcp-7f, 0x1.18e1dep-9f};
   const float size = std::fabs(x), square = x * x;
   float y;
   if (size < 0.625f) {
@@ -92,11 +94,12 @@ inline float spec_lane_sum(const float (&lane)[kLanes]) {
 inline constexpr float kSpecNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
 
-/// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position, keys and
-/// values only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none). Returns lse.
+/// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position,
+/// keys and values only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none). Returns
+/// lse.
 template <Rounding R, class Key, class Value, class Visible>
-float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor, float softcap, Key key,
-                         Value value, Visible visible, float* out) {
+float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor,
+                         float softcap, Key key, Value value, Visible visible, float* out) {
   float scaled[kMaxHeadDim], o[kMaxHeadDim], total[kMaxHeadDim] = {};
   for (int i = 0; i < head_dim; ++i) scaled[i] = q[i] * factor;
   float M = -kSpecInf, L = 0.0f;

@@ -1,0 +1,171 @@
+// Attention in f32: rates against the FMA peak of the same run, what skipping tiles gains, decode against the read
+// bandwidth. Only useful work is counted: visible pairs, and the bytes of keys and values that a decoded token has to
+// read.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "attention/attention.h"
+#include "attention/kv_cache.h"
+#include "base/rng.h"
+#include "harness.h"
+#include "kernels/reference/attention.h"
+#include "kernels/registry.h"
+#include "runtime/thread_pool.h"
+
+namespace {
+
+using namespace regard;
+
+// One sequence with one KV head, and the last `q_len` of its tokens as queries.
+struct Problem {
+  Problem(int dim, int64_t kv_len, int64_t queries, int heads_per_kv, const char* mask_text, int threads = 1)
+      : d(dim),
+        n(kv_len),
+        q_len(queries),
+        group(heads_per_kv),
+        mask(Mask::parse(mask_text)),
+        plan(mask, {}, 1, heads_per_kv),
+        pool(threads),
+        cache({.geometry = {.num_kv_heads = 1, .head_dim = dim, .value_dim = dim}}) {
+    fill(q, 1, q_len * group * d);
+    fill(k, 2, n * d);
+    fill(v, 3, n * d);
+    out.resize(q.size());
+    cache.append({.k = k.data(),
+                  .k_token_stride = d,
+                  .k_head_stride = 0,
+                  .v = v.data(),
+                  .v_token_stride = d,
+                  .v_head_stride = 0},
+                 n);
+    shape = {group, 1, d, d, 1 / std::sqrt(static_cast<double>(d)), 0};
+    sequence.q = q.data();
+    sequence.q_token_stride = sequence.out_token_stride = static_cast<int64_t>(group) * d;
+    sequence.q_head_stride = sequence.out_head_stride = d;
+    sequence.out = out.data();
+    sequence.tokens = q_len;
+    sequence.first_position = n - q_len;
+    sequence.keys = cache.view();
+  }
+
+  static void fill(std::vector<float>& x, uint64_t stream, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+      x.push_back(static_cast<float>(4 * random_uniform(1, stream, static_cast<uint64_t>(i)) - 2));
+  }
+
+  void run() { attend_sequences({&sequence, 1}, shape, plan, workspace, pool); }
+
+  double pairs() const {
+    return static_cast<double>(group * plan.count_total({n - q_len, n}, {0, n}) / plan.num_q_heads());
+  }
+  double flops() const { return 4.0 * d * pairs(); }
+  double bytes() const { return 2.0 * static_cast<double>(n) * d * sizeof(float); }
+
+  // Rows spread over the block against f64.
+  void verify() {
+    run();
+    std::vector<double> want(static_cast<size_t>(d));
+    for (int64_t row = 0; row < q_len * group; row += std::max<int64_t>(1, q_len * group / 7)) {
+      const int64_t token = row / group;
+      const int head = static_cast<int>(row % group);
+      kernels::reference::attention_row<double>(
+          [&](int64_t i) { return q[static_cast<size_t>(row * d + i)]; }, d, d, 0, n, shape.scale, 0.0,
+          [&](int64_t j, int64_t i) { return k[static_cast<size_t>(j * d + i)]; },
+          [&](int64_t j, int64_t c) { return v[static_cast<size_t>(j * d + c)]; },
+          [&](int64_t j) { return mask.allowed(0, head, n - q_len + token, j); }, want.data());
+      for (int c = 0; c < d; ++c)
+        bench::require_answer(std::fabs(out[static_cast<size_t>(row * d + c)] - want[static_cast<size_t>(c)]) < 2e-5,
+                              fmt::format("attention d {} n {} {} row {}", d, n, mask.text(), row));
+    }
+  }
+
+  int d;
+  int64_t n, q_len;
+  int group;
+  Mask mask;
+  MaskPlan plan;
+  ThreadPool pool;
+  KvCache cache;
+  std::vector<float> q, k, v, out;
+  AttentionShape shape;
+  SequenceQueries sequence;
+  AttentionWorkspace workspace;
+};
+
+void print_forward(const bench::Ceilings& ceilings) {
+  fmt::print("\nForward, one head, one thread: GF/s of visible pairs (share of the FMA peak), causal speed-up\n");
+  for (int d : {64, 128})
+    for (int64_t n : {1024, 2048, 4096, 8192}) {
+      Problem full(d, n, n, 1, "full"), causal(d, n, n, 1, "causal");
+      full.verify();
+      causal.verify();
+      const auto t = bench::race({[&] { full.run(); }, [&] { causal.run(); }}, 1.0);
+      const double f = full.flops() / t[0].median * 1e-9, c = causal.flops() / t[1].median * 1e-9;
+      fmt::print(
+          "  d {:3} n {:5}: full {:6.1f} ({:.3f})  causal {:6.1f} ({:.3f})  speed-up {:.2f}  spread {:.3f} {:.3f}\n", d,
+          n, f, f / ceilings.fma_gflops, c, c / ceilings.fma_gflops, t[0].median / t[1].median, t[0].spread,
+          t[1].spread);
+    }
+}
+
+void print_masks() {
+  fmt::print("\nOther masks at 16k, one thread: speed per visible pair, as a share of the full kernel's\n");
+  for (int d : {64, 128}) {
+    Problem full(d, 4096, 4096, 1, "full");
+    const bench::Timing base = bench::measure([&] { full.run(); }, 1.0);
+    for (const char* text : {"causal & window(511, 0)", "causal & window(127, 0)",
+                             "causal & (window(511, 0) | sinks(4))", "causal & dilated(2)"}) {
+      Problem p(d, 16384, 16384, 1, text);
+      p.verify();
+      const bench::Timing t = bench::measure([&] { p.run(); }, 1.0);
+      fmt::print("  d {:3} {:36} {:.3f}  spread {:.3f}\n", d, text, p.pairs() / t.median / (full.pairs() / base.median),
+                 t.spread);
+    }
+  }
+}
+
+void print_threads() {
+  fmt::print("\nTwo threads over one, one head, forward\n");
+  for (int d : {64, 128})
+    for (int64_t n : {1024, 2048, 8192})
+      for (const char* text : {"full", "causal"}) {
+        Problem one(d, n, n, 1, text), two(d, n, n, 1, text, 2);
+        const auto t = bench::race({[&] { one.run(); }, [&] { two.run(); }}, 1.0, bench::Clock::kWall);
+        bench::require_answer(std::memcmp(one.out.data(), two.out.data(), one.out.size() * sizeof(float)) == 0,
+                              "bits on two threads");
+        fmt::print("  d {:3} n {:5} {:6}: {:.2f}\n", d, n, text, t[0].median / t[1].median);
+      }
+}
+
+void print_decode(const bench::Ceilings& ceilings) {
+  fmt::print("\nDecode, one KV head: GB/s of keys and values (share of the plain read)\n");
+  for (int threads : {1, 2})
+    for (int d : {64, 128})
+      for (int group : {1, 3, 4, 8}) {
+        Problem memory(d, (int64_t{128} << 20) / (8 * d), 1, group, "causal", threads),
+            cached(d, (int64_t{4} << 20) / (8 * d), 1, group, "causal", threads);
+        cached.verify();
+        const bench::Clock clock = threads == 1 ? bench::Clock::kThreadCpu : bench::Clock::kWall;
+        const bench::Timing a = bench::measure([&] { memory.run(); }, 1.0, clock),
+                            b = bench::measure([&] { cached.run(); }, 0.5, clock);
+        const double rate = memory.bytes() / a.median * 1e-9;
+        fmt::print("  {} thread{} d {:3} group {}: from memory {:5.1f} ({:.2f})  from 4 MiB {:6.1f}\n", threads,
+                   threads == 1 ? " " : "s", d, group, rate,
+                   rate / (threads == 1 ? ceilings.read_gbytes : ceilings.read_gbytes_two),
+                   cached.bytes() / b.median * 1e-9);
+      }
+}
+
+}  // namespace
+
+int main() {
+  fmt::print("kernels: {}\n", isa_name(kernels::kernels().isa));
+  const bench::Ceilings ceilings = bench::measure_ceilings();
+  bench::print(ceilings);
+  print_forward(ceilings);
+  print_masks();
+  print_threads();
+  print_decode(ceilings);
+}
