@@ -178,7 +178,7 @@ void Linear::row(int64_t n, float* y) const {
 }
 
 kernels::Panels Linear::panels() const noexcept {
-  return {config_.type, config_.out, config_.in, kernels::panel_bytes(config_.type, config_.in).value_or(0), panels_.data()};
+  return {config_.type, config_.out, config_.in, panel_bytes_, panels_.data()};
 }
 
 LinearPack::LinearPack(const LinearConfig& config) : config_(config) {
@@ -236,6 +236,8 @@ Linear LinearPack::finish() {
   require(packed_rows_ == config_.out && waiting_bytes_ == 0, "[LinearPack::finish] {} of {} rows of the matrix were given", packed_rows_, config_.out);
   Linear layer;
   layer.config_ = config_;
+  layer.config_.arena = nullptr;  // was there for building
+  layer.panel_bytes_ = panel_bytes_;
   layer.panels_ = std::move(panels_);
   *this = LinearPack(LinearConfig{});
   return layer;

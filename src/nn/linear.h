@@ -65,6 +65,7 @@ class Linear {
  private:
   friend class LinearPack;
   LinearConfig config_;
+  int64_t panel_bytes_ = 0;
   AlignedBuffer<uint8_t> panels_;
   AlignedBuffer<float> bias_;
   const float* bias() const noexcept { return bias_.empty() ? nullptr : bias_.data(); }
