@@ -59,9 +59,9 @@ inline SinCos sincos(double x) {
   constexpr double kHigh = 0x1.921fb54442d18p+0, kLow = 0x1.1a62633145c07p-54, kTwoOverPi = 0x1.45f306dc9c883p-1;
   const double n = std::nearbyint(x * kTwoOverPi);
   const double r = std::fma(-n, kLow, std::fma(-n, kHigh, x)), r2 = r * r;
-  double s = -1.0 / 1307674368000.0, c = -1.0 / 87178291200.0;  // -1/15!, -1/14!
+  double s = -1.0 / 1307674368000.0, c = 1.0 / 20922789888000.0;  // -1/15!, 1/16!
   constexpr double kSin[] = {1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6};
-  constexpr double kCos[] = {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24};
+  constexpr double kCos[] = {-1.0 / 87178291200.0, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24};
   for (double coefficient : kSin) s = s * r2 + coefficient;
   for (double coefficient : kCos) c = c * r2 + coefficient;
   // 1 - r^2/2 loses its last bits; what it lost is added back with the rest of the series.

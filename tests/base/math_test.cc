@@ -44,8 +44,8 @@ TEST(Math, SinCosAbsoluteErrorStaysSmallForLargeAngles) {
   for (uint64_t i = 0; i < 200000; ++i) {
     const double x = std::ldexp(random_uniform(4, 0, i) * 2 - 1, static_cast<int>(random_bits(4, 1, i) % 31));
     const auto [s, c] = math::sincos(x);
-    ASSERT_LT(std::fabs(s - std::sin(static_cast<long double>(x))), 3e-16L) << x;
-    ASSERT_LT(std::fabs(c - std::cos(static_cast<long double>(x))), 3e-16L) << x;
+    ASSERT_LT(std::fabs(s - std::sin(static_cast<long double>(x))), 2.5e-16L) << x;
+    ASSERT_LT(std::fabs(c - std::cos(static_cast<long double>(x))), 2.5e-16L) << x;
   }
 }
 
