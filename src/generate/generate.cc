@@ -121,7 +121,8 @@ class Run {
     text.history.push_back(id);
     text.result.ids.push_back(id);
     text.next = id;
-    if (text.decoder) event.text = text.decoder->push(id);
+    // An embedding may have more rows than the tokenizer has tokens; such an id has no text.
+    if (text.decoder && id < model_.tokenizer().vocab_size()) event.text = text.decoder->push(id);
     const bool stopped = text.decoder && text.decoder->stopped_by().has_value();
     // The last piece is reported together with what the decoder still holds back, so that pieces add up to the text.
     const bool full = static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens || text.sequence->size() >= model_.context();

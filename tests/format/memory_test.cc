@@ -112,7 +112,7 @@ TEST_F(Memory, SafetensorsHeadersOfSixteenMebibytes) {
 TEST_F(Memory, NpyShapesWithoutBytes) {
   std::string text = "{'descr': '<f8', 'fortran_order': True, 'shape': (4000000000, 100000000), }";
   std::vector<uint8_t> bytes = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<uint8_t>(text.size()), 0};
-  bytes.insert(bytes.end(), text.begin(), text.end());
+  for (const char c : text) bytes.push_back(static_cast<uint8_t>(c));
   bytes.resize(bytes.size() + 64);
   EXPECT_LE(peak_of([&] { return static_cast<bool>(read_npy(MemorySource(bytes), "x")); }), uint64_t{4} << 20);
 }
