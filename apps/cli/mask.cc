@@ -105,7 +105,7 @@ int run_draw(Context& context) {
 int run_count(Context& context) {
   const MaskView view = read_view(context.arguments);
   const MaskExtent& extent = view.extent();
-  const int64_t visible = view.count();
+  const int64_t visible = view.count(&stop_token());
   const double pairs = static_cast<double>(extent.batch) * static_cast<double>(extent.num_q_heads) * static_cast<double>(extent.q_len) *
                        static_cast<double>(extent.kv_len);
   const double share = pairs > 0 ? static_cast<double>(visible) / pairs : 0;
@@ -153,7 +153,7 @@ int run_row(Context& context) {
 int run_column(Context& context) {
   const MaskView view = read_view(context.arguments);
   const int64_t k = parse_integer(context.arguments.positional("POSITION"), "POSITION");
-  return print_runs(context, "key", view, k, view.column(context.arguments.integer("batch-row"), context.arguments.integer("head"), k));
+  return print_runs(context, "key", view, k, view.column(context.arguments.integer("batch-row"), context.arguments.integer("head"), k, &stop_token()));
 }
 
 Positional mask_positional() {

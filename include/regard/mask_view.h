@@ -11,6 +11,7 @@
 #include "regard/export.h"
 #include "regard/mask.h"
 #include "regard/raster.h"
+#include "regard/stop_token.h"
 
 namespace regard {
 
@@ -39,13 +40,13 @@ class REGARD_API MaskView {
 
   /// Visible pairs over all batch rows and heads; one row's visible keys. From intervals where the expression has only
   /// interval terms, else by counting bits. Errors: kInvalidArgument for a row or position outside, kResourceExhausted
-  /// beyond 2^63 - 1.
-  int64_t count() const;
+  /// beyond 2^63 - 1, kCancelled. Time grows with the rows, a hundred nanoseconds each.
+  int64_t count(const StopToken* stop = nullptr) const;
   int64_t count_row(int64_t batch, int64_t head, int64_t q) const;
 
   /// The keys that query q sees, and the queries that see key k, as runs of positions in rising order.
   std::vector<Interval> row(int64_t batch, int64_t head, int64_t q) const;
-  std::vector<Interval> column(int64_t batch, int64_t head, int64_t k) const;
+  std::vector<Interval> column(int64_t batch, int64_t head, int64_t k, const StopToken* stop = nullptr) const;
 
   struct Impl;
   const Impl& impl() const noexcept { return *impl_; }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "regard/mask.h"
+#include "regard/stop_token.h"
 
 namespace regard {
 
@@ -49,8 +50,9 @@ class MaskPlan {
   /// How many of `keys` row q sees: from intervals where the expression has only interval terms, by counting bits
   /// otherwise.
   int64_t count_row(int64_t b, int64_t h, int64_t q, Interval keys) const noexcept;
-  /// The visible pairs of all batch rows, heads and `queries` with `keys`. Errors: kResourceExhausted beyond 2^63 - 1.
-  int64_t count_total(Interval queries, Interval keys) const;
+  /// The visible pairs of all batch rows, heads and `queries` with `keys`. Errors: kResourceExhausted beyond 2^63 - 1,
+  /// kCancelled.
+  int64_t count_total(Interval queries, Interval keys, const StopToken* stop = nullptr) const;
 
   bool depends_on_batch() const noexcept;
   bool depends_on_head() const noexcept;

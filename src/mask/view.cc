@@ -61,7 +61,7 @@ const MaskExtent& MaskView::extent() const noexcept { return impl_->extent; }
 Interval MaskView::queries() const noexcept { return impl_->queries; }
 Interval MaskView::keys() const noexcept { return impl_->keys; }
 
-int64_t MaskView::count() const { return impl_->plan.count_total(impl_->queries, impl_->keys); }
+int64_t MaskView::count(const StopToken* stop) const { return impl_->plan.count_total(impl_->queries, impl_->keys, stop); }
 
 int64_t MaskView::count_row(int64_t batch, int64_t head, int64_t q) const {
   impl_->require_row("MaskView::count_row", batch, head);
@@ -90,7 +90,7 @@ std::vector<Interval> MaskView::row(int64_t batch, int64_t head, int64_t q) cons
   return runs;
 }
 
-std::vector<Interval> MaskView::column(int64_t batch, int64_t head, int64_t k) const {
+std::vector<Interval> MaskView::column(int64_t batch, int64_t head, int64_t k, const StopToken* stop) const {
   impl_->require_row("MaskView::column", batch, head);
   require(impl_->keys.begin <= k && k < impl_->keys.end, "[MaskView::column] key position {} asked; expected {} to {}",
           k, impl_->keys.begin, impl_->keys.end - 1);
@@ -99,6 +99,7 @@ std::vector<Interval> MaskView::column(int64_t batch, int64_t head, int64_t k) c
   halve(
       impl_->queries, runs, [&](Interval queries) { return plan.classify(batch, head, queries, {k, k + 1}); },
       [&](Interval queries) {
+        if (stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[MaskView::column] stopped on request");
         for (int64_t q = queries.begin; q < queries.end; ++q) {
           uint64_t word = 0;
           plan.fill_words(batch, head, q, k / 64 * 64, 1, &word);
