@@ -15,7 +15,8 @@ build/release/apps/cli/regard: FORCE
 
 demo: build/release/apps/cli/regard
 	@tools/setup demo
-	@model=$$(tools/get-model $(MODEL)) && build/release/apps/cli/regard generate -m "$$model" --prompt "$(PROMPT)" --max-tokens 48 --echo
+	@model=$$(tools/get-model $(MODEL)) && build/release/apps/cli/regard generate -m "$$model" --prompt "$(PROMPT)" --max-tokens 48 --echo && \
+	  echo "program: build/release/apps/cli/regard    model: $$model"
 
 test:
 	@tools/setup test

@@ -22,5 +22,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/regardConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/regardConfig.cmake ${PROJECT_BINARY_DIR}/regardConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
 
+# The package file finds its prefix from where it lies, so that --prefix at install time holds.
+get_filename_component(REGARD_LIB_NAME ${CMAKE_INSTALL_LIBDIR} NAME)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/regard.pc.in ${PROJECT_BINARY_DIR}/regard.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/regard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

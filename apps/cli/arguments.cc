@@ -206,6 +206,13 @@ const std::string& Arguments::text(std::string_view name) const {
 }
 
 const std::vector<std::string>& Arguments::list(std::string_view name) const { return entry(name).values; }
+std::vector<std::string> Arguments::input_files() const {
+  std::vector<std::string> files;
+  for (const auto& [name, entry] : entries_)
+    if (entry.option.type == Type::kInputFile) files.insert(files.end(), entry.values.begin(), entry.values.end());
+  return files;
+}
+
 bool Arguments::has(std::string_view name) const { return !entry(name).values.empty(); }
 Source Arguments::source(std::string_view name) const { return entry(name).source; }
 

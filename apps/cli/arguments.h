@@ -36,6 +36,8 @@ class Arguments {
   const std::vector<std::string>& list(std::string_view name) const;
   /// Whether a value is there, from wherever.
   bool has(std::string_view name) const;
+  /// The values of all options that name input files.
+  std::vector<std::string> input_files() const;
   Source source(std::string_view name) const;
   /// The positional value, empty when not given.
   const std::string& positional(std::string_view name) const;

@@ -1,5 +1,6 @@
 // `regard attend`: attention over arrays in .npy files.
 #include <fmt/format.h>
+#include <cmath>
 
 #include <algorithm>
 #include <cctype>
@@ -189,6 +190,10 @@ int run_attend(Context& context) {
   const TensorView<float> lse(lse_values.values.data(), {q.batch(), q.heads(), q.length()});
   attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
 
+  // NaN and infinity that a query sees come through by contract; whoever did not plant them should hear of it.
+  const auto odd = std::count_if(out.values.begin(), out.values.end(), [](float x) { return !std::isfinite(x); });
+  if (odd > 0) context.messages.note(fmt::format("{} of {} values of the result are not finite: a visible key, value or score is not", odd, out.values.size()));
+
   std::vector<WrittenArray> written;
   const auto save = [&written](const std::string& path, const Tensor& tensor) {
     save_npy(path, tensor.shape, tensor.values);
@@ -235,7 +240,7 @@ std::vector<Option> attend_options() {
                     .help = "Position of each query: int64 [q_len] or [batch, q_len]; -1 is a slot that was never written."},
                    {.name = "k-positions", .type = Type::kInputFile, .value = "FILE",
                     .help = "Position of each key: int64 [kv_len] or [batch, kv_len]; -1 is a slot that was never written."},
-                   {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim)."},
+                   {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim).", .min = -1e30, .max = 1e30},
                    {.name = "softcap", .type = Type::kNumber, .value = "X",
                     .help = "Bounds the scores: X tanh(score / X), before the mask; 0 is off.", .fallback = "0", .min = 0},
                    {.name = "rope", .type = Type::kChoice, .value = "ORDER",

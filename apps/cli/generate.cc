@@ -9,19 +9,19 @@ namespace {
 
 // The prompts as token ids: from --ids, or from --prompt, --file or standard input.
 std::vector<std::vector<int32_t>> read_prompts(const Arguments& arguments, const Model& model, std::vector<std::string>& texts) {
-  if (arguments.has("ids")) {
-    if (arguments.has("prompt") || arguments.has("file")) throw UsageError("--ids stands alone, without --prompt and --file");
+  // What is typed wins over the environment; two that are typed contradict each other.
+  const auto typed = [&](const char* name) { return arguments.source(name) == Source::kCommandLine; };
+  if (int{typed("ids")} + int{typed("prompt")} + int{typed("file")} > 1) throw UsageError("give one of --prompt, --file and --ids");
+  const bool any_typed = typed("ids") || typed("prompt") || typed("file");
+  const auto counts = [&](const char* name) { return any_typed ? typed(name) : arguments.has(name); };
+  if (counts("ids")) {
     std::vector<std::vector<int32_t>> prompts;
     for (const std::string& ids : arguments.list("ids")) prompts.push_back(parse_ids(ids, "--ids"));
     for (const auto& ids : prompts) texts.push_back(model.tokenizer().decode(ids, {.special = SpecialText::kShow}));
     return prompts;
   }
-  texts = arguments.list("prompt");
-  if (texts.empty()) {
-    texts = {read_text_input("", false, arguments.text("file"), "--prompt")};
-  } else if (arguments.has("file")) {
-    throw UsageError("a prompt is given twice, as --prompt and as --file");
-  }
+  if (counts("prompt")) texts = arguments.list("prompt");
+  if (texts.empty()) texts = {read_text_input("", false, counts("file") ? arguments.text("file") : "", "--prompt")};
   EncodeOptions options;
   options.special = arguments.flag("special") ? SpecialTokens::kParse : SpecialTokens::kAsText;
   options.add = arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel;

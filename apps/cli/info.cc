@@ -38,7 +38,7 @@ int run_info(Context& context) {
   Output& out = context.out;
   std::vector<std::string> types;
   for (const auto& [type, count] : info.tensor_types) types.push_back(fmt::format("{} {}", count, type));
-  out.print("name          {}\n", info.name.empty() ? "none" : info.name);
+  out.print("name          {}\n", info.name.empty() ? "none" : printable(info.name));
   out.print("family        {} ({})\n", info.family, info.format);
   out.print("parameters    {:.1f} million\n", static_cast<double>(info.num_parameters) / 1e6);
   out.print("layers        {}, {} wide, feed-forward {}\n", info.num_layers, info.hidden_size, info.ffn_size);

@@ -94,6 +94,13 @@ std::string output_path(const Arguments& arguments, std::string_view option, std
     return "/dev/stdout";
   }
   struct stat status {};
+  // A result never goes where one of the inputs lies, however either is spelt.
+  if (!path.empty() && !arguments.flag("force") && stat(path.c_str(), &status) == 0)
+    for (const std::string& input : arguments.input_files()) {
+      struct stat other {};
+      if (stat(input.c_str(), &other) == 0 && other.st_dev == status.st_dev && other.st_ino == status.st_ino && S_ISREG(status.st_mode))
+        throw UsageError(fmt::format("--{} {} is an input of this command; choose another name, or say --force", option, path));
+    }
   if (path.empty() || arguments.flag("force") || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     return path;
   }

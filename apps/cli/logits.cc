@@ -1,8 +1,11 @@
 // `regard logits`: the numbers behind a text, for comparing them with another program's.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "input.h"
 #include "model_options.h"
+#include "regard/error.h"
 #include "regard/npy.h"
 
 namespace regard::cli {
@@ -48,6 +51,10 @@ int run_logits(Context& context) {
   const int64_t columns = arguments.flag("hidden") ? model.info().hidden_size : model.info().vocab_size;
   std::vector<float> values(static_cast<size_t>(rows) * static_cast<size_t>(columns));
   model.forward(feeds, options, values.data());
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      throw Error(Code::kNumeric, fmt::format("row {}, column {} of the result is {}: the weights of this file hold such values, or lead to them; nothing was written",
+                                              i / static_cast<size_t>(columns), i % static_cast<size_t>(columns), values[i]));
   save_npy(out, std::vector<int64_t>{rows, columns}, values);
   report_written(context, {{out, "float32", {rows, columns}}});
   return 0;
@@ -62,7 +69,7 @@ Command logits_command() {
       .description = "Feeds tokens to a model and writes, for each of them, the raw logits of what comes next: float32 [n, vocab], or with "
                      "--hidden the last hidden state after the final norm: float32 [n, hidden]. The sequences of a batch stand below one "
                      "another in the order of the lines.",
-      .examples = {{"regard logits -m model.gguf --ids \"504 6120 314\" --out logits.npy", "Three rows."},
+      .examples = {{"regard logits -m model.gguf --ids \"504 3426 314\" --out logits.npy", "Three rows."},
                    {"regard logits -m model.gguf --prompt \"The sea\" --chunk 1 --rows last --out last.npy", "Token by token; the bits are the same."}},
       .positionals = {},
       .options = join({model_options(),

@@ -101,10 +101,17 @@ int terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  return out;
+}
+
 void Messages::error(std::string_view message) {
   end_progress();
   const bool color = use_color(STDERR_FILENO, style_.color);
-  write_all(STDERR_FILENO, fmt::format("{}{}:{} {}\n", color ? "\x1b[1m" : "", prefix_, color ? "\x1b[0m" : "", message));
+  write_all(STDERR_FILENO, fmt::format("{}{}:{} {}\n", color ? "\x1b[1m" : "", prefix_, color ? "\x1b[0m" : "", printable(message)));
 }
 
 void Messages::note(std::string_view message) {

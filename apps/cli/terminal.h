@@ -41,6 +41,10 @@ bool is_terminal(int descriptor);
 /// Columns of the terminal on standard error, 80 when there is none.
 int terminal_columns();
 
+/// `text` with a question mark for every control character but line ends and tabs: names and values that are quoted come from
+/// outside, and a terminal would obey what they hold.
+std::string printable(std::string_view text);
+
 /// Standard error. Failures to write are ignored: there is nobody left to tell.
 class Messages {
  public:

@@ -21,6 +21,8 @@ int run_encode(Context& context) {
   options.special = arguments.flag("special") ? SpecialTokens::kParse : SpecialTokens::kAsText;
   options.add = arguments.flag("add-special") ? AddSpecial::kAsModel : AddSpecial::kNone;
   const std::vector<int32_t> ids = tokenizer.encode(text, options);
+  if (tokenizer.decode(ids, {.special = SpecialText::kShow, .invalid = InvalidUtf8::kKeep}).size() < text.size())
+    context.messages.note("the vocabulary has no token for some bytes of the text; they are left out, or changed by the file's normalisation");
   if (arguments.flag("json")) {
     JsonWriter json;
     json.begin_object().member("schema", 1).key("ids").begin_array();
@@ -83,7 +85,7 @@ Command tokens_decode_command() {
       .name = "tokens decode",
       .summary = "turn token ids into text",
       .description = "Prints the text of token ids. Bytes that are no UTF-8 are printed as they are; in JSON they are replaced.",
-      .examples = {{"regard tokens decode -m model.gguf \"504 6120\"", "The text of two ids."},
+      .examples = {{"regard tokens decode -m model.gguf \"504 3426\"", "The text of two ids."},
                    {"regard tokens encode -m model.gguf Hello | regard tokens decode -m model.gguf", "There and back."}},
       .positionals = {{"IDS", "the ids, such as '1 2 3'; without it, --file or standard input", Presence::kOptional}},
       .options = {model_only_option(),

@@ -60,7 +60,7 @@ struct GenerateOptions {
 
 enum class FinishReason {
   kStop,       ///< an end-of-text id, a stop id or a stop string
-  kLength,     ///< max_tokens, or the context is full
+  kLength,     ///< max_tokens, or prompt and text fill the context
   kCancelled,  ///< the stop token, or the callback asked to end
 };
 

@@ -325,6 +325,8 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view
   if (text.size() / 2 >= limits.max_values && count_values(text) > limits.max_values)
     return failure(Code::kResourceExhausted, "[json] {}: more than {} values", name, limits.max_values);
 
+  if (text.empty()) return corrupt("[json] {}: not valid JSON: the text is empty", name);
+
   auto tape = std::make_unique<JsonTape>();
   tape->name = std::string(name);
   {

@@ -122,7 +122,7 @@ Result<SafetensorsFile> read_safetensors(const ByteSource& source, std::string_v
   if (const auto really = other_container(head); !possible && !really.empty())
     return failure(Code::kUnsupported, "[safetensors] {}: not a safetensors file but {}", name, really);
   if (!possible) {
-    return corrupt("[safetensors] {}: a header of {} bytes is announced, where {} bytes follow and {} are allowed", name, header_bytes,
+    return corrupt("[safetensors] {} does not begin as a GGUF file does, and as a safetensors file it would have a header of {} bytes, where {} bytes follow and 1 to {} are allowed", name, header_bytes,
                    reader.remaining(), kFormatHeaderLimit);
   }
   if (header_bytes > limits.max_header_bytes)

@@ -106,7 +106,7 @@ class Run {
   }
 
   void choose(Text& text, std::span<const float> logits) {
-    if (static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens) return finish(text, FinishReason::kLength);
+    if (options_.max_tokens == 0 || text.prompt_size >= model_.context()) return finish(text, FinishReason::kLength);
     const int64_t token_index = static_cast<int64_t>(text.history.size()) - text.prompt_size;
     const int32_t id = sample(logits, text.history, text.prompt_size, sampling_, text.choice, token_index);
     if (std::find(stops_.begin(), stops_.end(), id) != stops_.end()) return finish(text, FinishReason::kStop);
@@ -125,7 +125,7 @@ class Run {
     if (text.decoder && id < model_.tokenizer().vocab_size()) event.text = text.decoder->push(id);
     const bool stopped = text.decoder && text.decoder->stopped_by().has_value();
     // The last piece is reported together with what the decoder still holds back, so that pieces add up to the text.
-    const bool full = static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens || text.sequence->size() >= model_.context();
+    const bool full = static_cast<int64_t>(text.result.ids.size()) >= options_.max_tokens || static_cast<int64_t>(text.history.size()) >= model_.context();
     if (full && !stopped && text.decoder) event.text += text.decoder->flush();
     text.result.text += event.text;
     const bool go_on = !on_token_ || on_token_(event);

@@ -14,6 +14,9 @@ Result<int64_t> needed(std::string_view name, const std::optional<int64_t>& valu
 Result<RopeConfig> rope_from(const HfConfig& config, const HfRope& in) {
   RopeConfig rope;
   rope.theta = in.theta.value_or(10000);
+  if (!in.factor && (in.type == "linear" || in.type == "dynamic" || in.type == "yarn" || in.type == "llama3"))
+    return corrupt("[config.json] rope type '{}' without a factor", in.type);
+  if (in.type == "llama3" && (!in.low_freq_factor || !in.high_freq_factor)) return corrupt("[config.json] rope type 'llama3' without low_freq_factor and high_freq_factor");
   rope.factor = in.factor.value_or(1);
   rope.original_context = in.original_context.value_or(config.original_context.value_or(0));
   if (in.type == "default") {

@@ -21,6 +21,13 @@ RopeConfig finish_rope(const Family& family, const Facts& facts, RopeConfig rope
   }
   rope.order = facts.kind == FileKind::kGguf ? family.gguf_rope_order : RopeOrder::kHalfSplit;
   if (rope.original_context == 0) rope.original_context = facts.context;
+  RopeConfig declared = rope;
+  declared.declared_length = facts.context;
+  try {
+    const Rope possible(declared);
+  } catch (const Error& error) {
+    fail(Code::kCorruptData, "[Model::load] the file's rotary embedding: {}", error.what());
+  }
   if (rope.rotary_dim > head_dim || rope.rotary_dim % 2 != 0)
     fail(Code::kCorruptData, "[Model::load] rotary width {} for heads of {}; expected an even number up to that", rope.rotary_dim, head_dim);
   return rope;

@@ -18,8 +18,11 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20, kMaxTokenizerBytes = uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
-  std::error_code ignored;  // a file that cannot be looked at is not there
-  return fs::exists(path, ignored);
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    fail(Code::kIo, "[Model::load] cannot look at {}: {}", path.string(), error.message());
+  return there;
 }
 
 std::string read_text(const fs::path& path, uint64_t max_bytes) {

@@ -76,7 +76,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Overwrite overwri
   if (there && S_ISDIR(status.st_mode)) return failure(Code::kInvalidArgument, "[AtomicFile] '{}' is a directory", path);
   if (there && !S_ISREG(status.st_mode)) {
     file.direct_ = true;
+    // A pipe without a reader waits here; a signal ends the waiting.
     file.descriptor_ = layer.open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
+    if (file.descriptor_ < 0 && errno == EINTR) return failure(Code::kCancelled, "[AtomicFile] stopped while waiting to open '{}'", path);
     if (file.descriptor_ < 0) return failure(code_of_create_error(errno), "[AtomicFile] cannot open '{}': {}", path, reason(errno));
     return file;
   }

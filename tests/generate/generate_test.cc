@@ -148,8 +148,7 @@ TEST_F(Generate, AFullContextEndsWithLength) {
   options.max_tokens = 1000;
   const Generation got = one(options);
   EXPECT_EQ(got.finish, FinishReason::kLength);
-  // The last token is chosen from the full context and has no place in it.
-  EXPECT_EQ(static_cast<int64_t>(got.ids.size() + prompt_.size()), model_.context() + 1);
+  EXPECT_EQ(static_cast<int64_t>(got.ids.size() + prompt_.size()), model_.context());
 }
 
 TEST_F(Generate, APromptThatDoesNotFitIsRefusedWithBothNumbers) {
@@ -162,7 +161,8 @@ TEST_F(Generate, APromptThatDoesNotFitIsRefusedWithBothNumbers) {
     EXPECT_NE(std::string(error.what()).find("129"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("128"), std::string::npos);
   }
-  EXPECT_EQ(generate(model_, std::vector<std::vector<int32_t>>{std::vector<int32_t>(128, 5)}, sampled(1)).front().ids.size(), 1u);
+  EXPECT_EQ(generate(model_, std::vector<std::vector<int32_t>>{std::vector<int32_t>(127, 5)}, sampled(1)).front().ids.size(), 1u);
+  EXPECT_TRUE(generate(model_, std::vector<std::vector<int32_t>>{std::vector<int32_t>(128, 5)}, sampled(1)).front().ids.empty());
 }
 
 TEST_F(Generate, RefusesBadPromptsAndOptions) {
