@@ -91,15 +91,8 @@ double measured_ghz() {
   });
   return 8e-9 * kSteps / t.best;
 }
-double measured_fma() {
-  double (*const run)(int) = kernels::kernels().isa == Isa::kAvx512 ? multiply_adds_512 : kernels::kernels().isa == Isa::kAvx2 ? multiply_adds_256 : multiply_adds_128;
-  double done = 0;
-  const Timing t = measure([&] { done = run(20000); });
-  return 2e-9 * done / t.best;
-}
 #else
 double measured_ghz() { return 0; }
-double measured_fma() { return 0; }
 #endif
 
 uint64_t read_all(const uint64_t* p, size_t n) {
@@ -112,6 +105,19 @@ uint64_t read_all(const uint64_t* p, size_t n) {
 }
 
 }  // namespace
+
+double multiply_adds() {
+  [[maybe_unused]] constexpr int kSteps = 20000;
+#if defined(__x86_64__)
+  switch (kernels::kernels().isa) {
+    case Isa::kAvx512: return 2 * multiply_adds_512(kSteps);
+    case Isa::kAvx2: return 2 * multiply_adds_256(kSteps);
+    default: return 2 * multiply_adds_128(kSteps);
+  }
+#else
+  return 0;
+#endif
+}
 
 Timing measure(const std::function<void()>& work, double seconds, Clock clock) { return race({work}, seconds, clock)[0]; }
 
@@ -131,7 +137,8 @@ std::vector<Timing> race(const std::vector<std::function<void()>>& works, double
 Ceilings measure_ceilings() {
   Ceilings c;
   c.ghz = measured_ghz();
-  c.fma_gflops = measured_fma();
+  const double flops = multiply_adds();
+  c.fma_gflops = 1e-9 * flops / measure([] { multiply_adds(); }).best;
   constexpr size_t kWords = size_t{256} << 17;  // 256 MB
   AlignedBuffer<uint64_t> memory(kWords);
   std::memset(memory.data(), 1, kWords * 8);

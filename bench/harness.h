@@ -27,6 +27,10 @@ Timing measure(const std::function<void()>& work, double seconds = 0.3, Clock cl
 /// Several ways of doing the same work, timed in turn, sample by sample, so that a slow moment of the machine hits all of them.
 std::vector<Timing> race(const std::vector<std::function<void()>>& works, double seconds = 0.3, Clock clock = Clock::kThreadCpu);
 
+/// Multiply-adds in registers on the widest vectors of the instruction set in use; returns the operations done. Raced
+/// beside a kernel it gives the peak of the same moments.
+double multiply_adds();
+
 /// What the machine can do, measured now.
 struct Ceilings {
   double ghz = 0;              ///< core cycles per nanosecond, from a chain of dependent additions
