@@ -247,6 +247,33 @@ class Compiler {
       }
     }
     program.shape = stack[0];
+    program.band = band(program);
+  }
+
+  std::optional<Band> band(const Program& program) const {
+    Band band{.ends = {kEnd}};
+    for (const Step& step : program.steps) {
+      if (step.kind == Step::Kind::kAnd) continue;
+      if (step.kind != Step::Kind::kAtom) return std::nullopt;
+      const Atom& atom = out_.atoms[static_cast<size_t>(step.atom)];
+      switch (atom.op) {
+        case MaskOp::kFull: break;
+        case MaskOp::kCausal: band.right = 0; break;
+        case MaskOp::kWindow:
+          band.left = std::min(band.left, atom.a);
+          band.right = std::min(band.right, atom.b);
+          break;
+        case MaskOp::kPrefix:
+        case MaskOp::kLengths: {
+          if (band.ends.size() < atom.numbers.size()) band.ends.resize(atom.numbers.size(), band.ends.front());
+          for (size_t b = 0; b < band.ends.size(); ++b)
+            band.ends[b] = std::min(band.ends[b], Atom::of_row(atom.numbers, static_cast<int64_t>(b)));
+          break;
+        }
+        default: return std::nullopt;
+      }
+    }
+    return band;
   }
 
   Compiled out_;

@@ -37,43 +37,46 @@ Answer answer_of_tile(const Atom& atom, int64_t b, Interval queries, Interval ke
 // Runs the program over answers; `leaf(i, atom)` gives the answer of the i-th atom in order of use.
 template <class Leaf>
 Answer combine(const Program& program, const std::vector<Atom>& atoms, Leaf leaf) noexcept {
-  std::array<Answer, kMaxStack> stack;
-  size_t top = 0, i = 0;
+  Stack<Answer> stack;
+  size_t i = 0;
   for (const Step& step : program.steps) {
     switch (step.kind) {
-      case Step::Kind::kAtom: stack[top++] = leaf(i++, atoms[static_cast<size_t>(step.atom)]); break;
-      case Step::Kind::kNot: stack[top - 1] = static_cast<Answer>(kYes - stack[top - 1]); break;
-      case Step::Kind::kAnd:
-        --top;
-        stack[top - 1] = std::min(stack[top - 1], stack[top]);
+      case Step::Kind::kAtom: stack.push(leaf(i++, atoms[static_cast<size_t>(step.atom)])); break;
+      case Step::Kind::kNot: stack.top() = static_cast<Answer>(kYes - stack.top()); break;
+      case Step::Kind::kAnd: {
+        const Answer right = stack.pop();
+        stack.top() = std::min(stack.top(), right);
         break;
-      case Step::Kind::kOr:
-        --top;
-        stack[top - 1] = std::max(stack[top - 1], stack[top]);
+      }
+      case Step::Kind::kOr: {
+        const Answer right = stack.pop();
+        stack.top() = std::max(stack.top(), right);
         break;
+      }
     }
   }
-  return stack[0];
+  return stack.top();
 }
 
 Span span_of(const Program& program, const std::vector<Atom>& atoms, int64_t b, Interval queries) noexcept {
-  std::array<Span, kMaxStack> stack;
-  size_t top = 0;
+  Stack<Span> stack;
   for (const Step& step : program.steps) {
     switch (step.kind) {
-      case Step::Kind::kAtom: stack[top++] = span(atoms[static_cast<size_t>(step.atom)], b, queries); break;
-      case Step::Kind::kNot: stack[top - 1] = span_not(stack[top - 1]); break;
-      case Step::Kind::kAnd:
-        --top;
-        stack[top - 1] = span_and(stack[top - 1], stack[top]);
+      case Step::Kind::kAtom: stack.push(span(atoms[static_cast<size_t>(step.atom)], b, queries)); break;
+      case Step::Kind::kNot: stack.top() = span_not(stack.top()); break;
+      case Step::Kind::kAnd: {
+        const Span right = stack.pop();
+        stack.top() = span_and(stack.top(), right);
         break;
-      case Step::Kind::kOr:
-        --top;
-        stack[top - 1] = span_or(stack[top - 1], stack[top]);
+      }
+      case Step::Kind::kOr: {
+        const Span right = stack.pop();
+        stack.top() = span_or(stack.top(), right);
         break;
+      }
     }
   }
-  return stack[0];
+  return stack.top();
 }
 
 // Cuts `keys` where any term changes its answer for row q and calls visit(piece, answer) from left to right until it
@@ -165,7 +168,9 @@ Interval MaskPlan::hull(int64_t b, int64_t h, int64_t q) const noexcept {
   if (q < 0) return {0, 0};
   const Program& program = compiled_->program(h);
   Interval result{0, 0};
-  if (program.shape.interval || !program.cut_into_pieces()) {
+  if (program.band) {
+    result = program.band->row(b, q);
+  } else if (program.shape.interval || !program.cut_into_pieces()) {
     result = span_of(program, compiled_->atoms, b, {q, q + 1}).hull;
   } else {
     pieces(program, compiled_->atoms, b, q, {0, kEnd}, [&](Interval piece, Answer answer) {

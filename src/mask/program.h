@@ -89,14 +89,41 @@ struct Step {
 inline constexpr size_t kMaxPieceAtoms = 32;
 /// Stack entries that a program needs at most: one per level and one for the operand at hand, the limits' included.
 inline constexpr size_t kMaxStack = kMaxMaskDepth + 4;
+/// The operands of one evaluation. Slots are not cleared beforehand: that would cost more than most programs do.
+template <class T>
+class Stack {
+ public:
+  void push(const T& value) noexcept { slots_[size_++].value = value; }
+  T pop() noexcept { return slots_[--size_].value; }
+  T& top() noexcept { return slots_[size_ - 1].value; }
+
+ private:
+  union Slot {
+    Slot() noexcept {}
+    T value;
+  };
+  Slot slots_[kMaxStack];
+  size_t size_ = 0;
+};
+
 /// Words evaluated at once: a key tile of the attention kernels.
 inline constexpr int kWordsAtOnce = 4;
+
+/// Rows [q - left, q + right] below `ends`: what conjunctions of windows, causal, prefixes and lengths come to. Most
+/// masks of real models are one, and the kernels ask for every row.
+struct Band {
+  int64_t left = kEnd, right = kEnd;
+  std::vector<int64_t> ends;  // one for all batch rows, or one for each
+
+  Interval row(int64_t b, int64_t q) const noexcept;
+};
 
 struct Program {
   std::vector<Step> steps;
   bool interval_terms = true;  // only terms whose rows are intervals: pieces decide everything
   RowShape shape;
   size_t atoms = 0;
+  std::optional<Band> band;  // where the rows are one
 
   bool cut_into_pieces() const noexcept { return atoms <= kMaxPieceAtoms; }
 };

@@ -69,6 +69,11 @@ Span span_not(const Span& a) noexcept {
   return result;
 }
 
+Interval Band::row(int64_t b, int64_t q) const noexcept {
+  return {std::max<int64_t>(0, q - left),
+          std::min(Atom::of_row(ends, b), saturating_add(saturating_add(q, right), 1))};
+}
+
 Span span(const Atom& atom, int64_t b, Interval queries) noexcept {
   const int64_t first = queries.begin, last = queries.end - 1;
   switch (atom.op) {
