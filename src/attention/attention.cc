@@ -219,7 +219,7 @@ class AttentionCall {
     float* out[kMaxBlockRows];
     for (int r = 0; r < block.rows(); ++r)
       out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;
-    kernel_.finish(state, block.rows(), shape_.value_dim, out, lse);
+    kernel_.finish(state, block.rows(), shape_.value_dim, out, s.lse == nullptr ? nullptr : lse);
     if (s.lse == nullptr) return;
     for (int r = 0; r < block.rows(); ++r)
       s.lse[block.token(r) * s.lse_token_stride + block.head(r) * s.lse_head_stride] = lse[r];

@@ -55,6 +55,7 @@ RowBlock::RowBlock(const SequenceQueries& sequence, const AttentionShape& shape,
     queries_ =
         queries_.empty() ? Interval{p, p + 1} : Interval{std::min(queries_.begin, p), std::max(queries_.end, p + 1)};
   }
+  shared_ = {*std::max_element(scratch.begin, scratch.begin + rows), *std::min_element(scratch.end, scratch.end + rows)};
 }
 
 void RowBlock::load_queries(float factor) noexcept {
@@ -67,14 +68,19 @@ void RowBlock::load_queries(float factor) noexcept {
 bool RowBlock::lower(int64_t index, AttentionTile& tile) noexcept {
   const KvView& view = sequence_.keys;
   const int64_t base = view.tile_id(index) * kTileKeys;
-  bool nothing = true, everything = true;
+  bool nothing = true, everything = shared_.begin <= base && base + kTileKeys <= shared_.end;
+  if (everything && mask_.rows_are_intervals() && view.written == nullptr) {
+    tile.lo = tile.hi = nullptr;
+    tile.words = nullptr;
+    place(index, tile);
+    return true;
+  }
   for (int r = 0; r < rows_; ++r) {
     const auto lo = static_cast<int32_t>(std::clamp<int64_t>(scratch_.begin[r] - base, 0, kTileKeys));
     const auto hi = static_cast<int32_t>(std::clamp<int64_t>(scratch_.end[r] - base, 0, kTileKeys));
     scratch_.lo[r] = lo;
     scratch_.hi[r] = hi;
     nothing = nothing && lo >= hi;
-    everything = everything && lo == 0 && hi == kTileKeys;
   }
   if (nothing) return false;
   tile.lo = everything ? nullptr : scratch_.lo;
@@ -83,11 +89,15 @@ bool RowBlock::lower(int64_t index, AttentionTile& tile) noexcept {
   const uint64_t* written = view.written == nullptr ? nullptr : view.written + index * kPanelsPerTile;
   const Interval keys{std::max(base, view.begin), std::min(base + kTileKeys, view.end)};
   if (!lower_words(keys, written, tile)) return false;
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    tile.k[w] = view.keys(index, w, kv_head_);
-    tile.v[w] = view.values(index, w, kv_head_);
-  }
+  place(index, tile);
   return true;
+}
+
+void RowBlock::place(int64_t index, AttentionTile& tile) const noexcept {
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    tile.k[w] = sequence_.keys.keys(index, w, kv_head_);
+    tile.v[w] = sequence_.keys.values(index, w, kv_head_);
+  }
 }
 
 TileClass RowBlock::classify(Interval keys) const noexcept {

@@ -48,6 +48,7 @@ class RowBlock {
  private:
   bool lower_words(Interval keys, const uint64_t* written, kernels::AttentionTile& tile) noexcept;
   TileClass classify(Interval keys) const noexcept;
+  void place(int64_t index, kernels::AttentionTile& tile) const noexcept;
 
   const SequenceQueries& sequence_;
   const AttentionShape& shape_;
@@ -57,6 +58,7 @@ class RowBlock {
   int rows_;
   int heads_;         // how many heads of the group need a look at the mask: 1 unless it depends on the head
   Interval queries_;  // of the rows that have a position
+  Interval shared_;   // keys that lie between the first and the last one of every row
   const RowScratch& scratch_;
 };
 

@@ -34,7 +34,14 @@ inline double log(double x) {
   if (x == 0) return -std::numeric_limits<double>::infinity();
   if (std::isinf(x)) return x;
   int exponent = 0;
-  double m = std::frexp(x, &exponent);  // [1/2, 1)
+  double m;  // [1/2, 1)
+  if (x >= std::numeric_limits<double>::min()) {
+    const auto bits = std::bit_cast<uint64_t>(x);
+    exponent = static_cast<int>(bits >> 52) - 1022;
+    m = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) | 0x3FE0000000000000u);
+  } else {
+    m = std::frexp(x, &exponent);
+  }
   if (m < 0x1.6a09e667f3bcdp-1) {       // below sqrt(1/2): centre the reduced range on 1
     m *= 2;
     --exponent;

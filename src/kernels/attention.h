@@ -68,7 +68,7 @@ struct AttentionKernels {
 
   /// out[r] = O / L (value_dim elements), lse[r] = (M + log2 L) ln 2. A row without a visible key gives 0 and -inf. A
   /// zero is +0 and every NaN is the same NaN, so that they cannot tell how a row was computed. value_dim is not padded
-  /// here.
+  /// here; lse may be null.
   void (*finish)(const AttentionState& state, int rows, int value_dim, float* const* out, float* lse) noexcept;
 
   /// The weights 2^(s - lse2) of the tile's keys, rebuilt from the scores: out [rows][256]; 0 for a key that the row

@@ -24,20 +24,22 @@ void micro_tile(const AttentionTile& tile, int first, const AttentionState& stat
   const bool ahead = fetch_ahead<R>(tile, first);
   alignas(64) float m[kLanes] = {}, l[kLanes] = {};
   if (sight == Sight::kEverything) {
+    F32 top[R];
+    for (int r = 0; r < R; ++r) top[r] = splat(-kInf);
     if (ahead)
-      scores_of_all_ahead<R>(tile, q, s);
+      scores_of_all_ahead<R>(tile, q, s, top);
     else
-      scores_of_all<R>(tile, q, s);
-    for (int r = 0; r < R; ++r) {
-      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
-      softmax_of_all(s + r * kTileKeys, m[r], l[r]);
+      scores_of_all<R>(tile, q, s, top);
+    if (tile.softcap != 0.0f) {
+      for (int r = 0; r < R; ++r) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
+      maxima_of_all<R>(s, top);
     }
+    softmax_of_all<R>(s, top, m, l);
   } else {
     scores_of_some<R>(tile, q, seen, s);
-    for (int r = 0; r < R; ++r) {
-      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
-      softmax_of_some<R>(s + r * kTileKeys, seen, r, m[r], l[r]);
-    }
+    if (tile.softcap != 0.0f)
+      for (int r = 0; r < R; ++r) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
+    softmax_of_some<R>(s, seen, m, l);
   }
   FoldFactors factors;
   fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);
@@ -57,8 +59,9 @@ void micro_weights(const AttentionTile& tile, int first, const float* lse_high, 
   const Sight sight = look<R>(tile, first, seen);
   const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
   float* s = tile.scores;
+  F32 unused[R] = {};
   if (sight == Sight::kEverything)
-    scores_of_all<R>(tile, q, s);
+    scores_of_all<R>(tile, q, s, unused);
   else if (sight == Sight::kSome)
     scores_of_some<R>(tile, q, seen, s);
   for (int r = 0; r < R; ++r) {
@@ -148,9 +151,13 @@ void attention_finish(const AttentionState& state, int rows, int value_dim, floa
       else
         store_first(out[r] + c, y, value_dim - c);
     }
-    const auto x =
-        static_cast<float>((static_cast<double>(state.m[r]) + math::log2(static_cast<double>(total))) * math::kLn2);
-    lse[r] = empty ? -kInf : x != x ? kNan : x;
+  }
+  if (lse == nullptr) return;
+  // In a loop of its own, so that the logarithms of several rows are under way at once.
+  for (int r = 0; r < rows; ++r) {
+    const double log2 = static_cast<double>(state.m[r]) + math::log2(static_cast<double>(state.l[r]));
+    const auto x = static_cast<float>(log2 * math::kLn2);
+    lse[r] = state.l[r] == 0.0f ? -kInf : x != x ? kNan : x;
   }
 }
 

@@ -2,16 +2,20 @@
 
 // Registers, in whole vectors of 16 lanes, that the sums and one line of operands may fill.
 inline constexpr int kRegisters = kMicroRows * kMicroVecs + kMicroVecs;
+inline constexpr int kTileVectors = kTileKeys / kLanes;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
 enum class Sight { kNothing, kEverything, kSome };
 
-// What R rows see of a tile: words by row, and the keys that any and that all of them see.
+// What R rows see of a tile: words by row, the keys that any and that all of them see, and the vectors of 16 keys in
+// which some row sees one, rising.
 template <int R>
 struct Seen {
   uint64_t row[kPanelsPerTile][R];
   uint64_t any[kPanelsPerTile];
   uint64_t all[kPanelsPerTile];
+  int vectors[kTileVectors];
+  int count;
 };
 
 // The keys [lo, hi) of the tile that lie in panel w, as bits.
@@ -37,6 +41,7 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
   if (everything) return Sight::kEverything;
   if (nothing) return Sight::kNothing;
   uint64_t found = 0, missing = 0;
+  seen.count = 0;
   for (int w = 0; w < kPanelsPerTile; ++w) {
     uint64_t any = 0, all = ~uint64_t{0};
     for (int r = 0; r < R; ++r) {
@@ -50,6 +55,8 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
     seen.all[w] = all;
     found |= any;
     missing |= ~all;
+    for (int v = 0; any != 0; ++v, any >>= kLanes)
+      if ((any & 0xFFFF) != 0) seen.vectors[seen.count++] = kPanelKeys / kLanes * w + v;
   }
   return found == 0 ? Sight::kNothing : missing == 0 ? Sight::kEverything : Sight::kSome;
 }
@@ -74,60 +81,105 @@ REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx
   }
 }
 
-// The scores of R rows for W vectors of keys: `panel` and `s` point at the first of them.
-template <int R, int W>
-REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, const float* panel, float* s) {
-  Tile<R, W> acc;
-  clear_tile<R, W>(acc);
-  accumulate_tile<R, W>(acc, q, tile.head_dim, panel, kPanelKeys, tile.head_dim);
-  store_tile<R, W>(acc, s, kTileKeys);
-}
-
-template <int R, int W>
-REGARD_INLINE void score_at_most(const AttentionTile& tile, int vectors, const float* q, const float* panel, float* s) {
-  if constexpr (W > 1)
-    if (vectors < W) return score_at_most<R, W - 1>(tile, vectors, q, panel, s);
-  score_vectors<R, W>(tile, q, panel, s);
-}
-
 // How many vectors of keys R rows take at once.
 template <int R>
 inline constexpr int kScoreVectors = kRegisters / (R + 1) >= 4 ? 4 : kRegisters / (R + 1);
 
-// The vectors first .. last of panel w. The widths are free: a column's chain does not know its neighbours.
-template <int R>
-REGARD_INLINE void score_panel(const AttentionTile& tile, const float* q, int w, int first, int last, float* s) {
-  for (int v = first; v <= last; v += kScoreVectors<R>)
-    score_at_most<R, kScoreVectors<R>>(tile, last - v + 1, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v);
+// Maxima of a row's scores are taken while these are in registers. A NaN is ignored here and comes back as a weight.
+template <int R, int W>
+REGARD_INLINE void raise(F32* top, const Tile<R, W>& acc) {
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    F32 m = top[r];
+    REGARD_UNROLL
+    for (int w = 0; w < W; ++w) m = max(acc[r][w], m);
+    top[r] = m;
+  }
 }
 
+template <int R, int W>
+REGARD_INLINE void raise_by_at_most(const AttentionTile& tile, int vectors, const float* q, const float* panel, float* s,
+                                    F32* top) {
+  if constexpr (W > 1)
+    if (vectors < W) return raise_by_at_most<R, W - 1>(tile, vectors, q, panel, s, top);
+  Tile<R, W> acc;
+  clear_tile<R, W>(acc);
+  accumulate_tile<R, W>(acc, q, tile.head_dim, panel, kPanelKeys, tile.head_dim);
+  store_tile<R, W>(acc, s, kTileKeys);
+  raise<R, W>(top, acc);
+}
+
+// The scores of a whole tile, and the maximum of each row in lanes.
 template <int R>
-void scores_of_all(const AttentionTile& tile, const float* q, float* s) {
-  for (int w = 0; w < kPanelsPerTile; ++w) score_panel<R>(tile, q, w, 0, 3, s);
+void scores_of_all(const AttentionTile& tile, const float* q, float* s, F32* top) {
+  constexpr int W = kScoreVectors<R>, kVectorsPerPanel = kPanelKeys / kLanes;
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    REGARD_UNROLL
+    for (int v = 0; v < kVectorsPerPanel; v += W)
+      raise_by_at_most<R, W>(tile, kVectorsPerPanel - v, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v, top);
+  }
 }
 
 // The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest
 // is left to the hardware when values are longer than keys.
 template <int R>
-void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s) {
+void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s, F32* top) {
   if constexpr (kScoreVectors<R> == 4) {
     for (int w = 0; w < kPanelsPerTile; ++w) {
       Tile<R, 4> acc;
       clear_tile<R, 4>(acc);
       accumulate_ahead<R, 4, 4>(acc, q, tile.head_dim, tile.k[w], kPanelKeys, tile.head_dim, tile.v[w]);
       store_tile<R, 4>(acc, s + kPanelKeys * w, kTileKeys);
+      raise<R, 4>(top, acc);
     }
   } else {
-    scores_of_all<R>(tile, q, s);
+    scores_of_all<R>(tile, q, s, top);
   }
 }
 
-// Only the vectors of 16 keys between the first and the last that some row sees: this is what makes causal rows cheap.
+// The scores of R rows for W vectors of keys, wherever in the tile these are: a column's chain does not know its
+// neighbours.
+template <int R, int W>
+REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, const int* vectors, float* s) {
+  const float* columns[W];
+  for (int w = 0; w < W; ++w)
+    columns[w] = tile.k[vectors[w] * kLanes / kPanelKeys] + vectors[w] * kLanes % kPanelKeys;
+  Tile<R, W> acc;
+  clear_tile<R, W>(acc);
+  const int64_t ldq = tile.head_dim;
+  REGARD_UNROLL_2
+  for (int64_t k = 0; k < ldq; ++k) {
+    F32 key[W];
+    REGARD_UNROLL
+    for (int w = 0; w < W; ++w) key[w] = load(columns[w] + k * kPanelKeys);
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const F32 row = splat(q[r * ldq + k]);
+      REGARD_UNROLL
+      for (int w = 0; w < W; ++w) acc[r][w] = fma(row, key[w], acc[r][w]);
+    }
+  }
+  for (int w = 0; w < W; ++w) {
+    float* to = s + kLanes * vectors[w];
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) store(to + r * kTileKeys, acc[r][w]);
+  }
+}
+template <int R, int W>
+REGARD_INLINE void score_at_most(const AttentionTile& tile, int count, const float* q, const int* vectors, float* s) {
+  if constexpr (W > 1)
+    if (count < W) return score_at_most<R, W - 1>(tile, count, q, vectors, s);
+  score_vectors<R, W>(tile, q, vectors, s);
+}
+
+// Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap.
 template <int R>
 void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    if (seen.any[w] == 0) continue;
-    score_panel<R>(tile, q, w, std::countr_zero(seen.any[w]) / kLanes, (63 - std::countl_zero(seen.any[w])) / kLanes,
-                   s);
+  // Passes of about the same width: a narrow one at the end would leave the units waiting.
+  int passes = (seen.count + kScoreVectors<R> - 1) / kScoreVectors<R>;
+  for (int i = 0; passes > 0; --passes) {
+    const int width = (seen.count - i + passes - 1) / passes;
+    score_at_most<R, kScoreVectors<R>>(tile, width, q, seen.vectors + i, s);
+    i += width;
   }
 }

@@ -17,45 +17,74 @@ void cap_row(float* s, const Seen<R>* seen, int r, float softcap) {
   }
 }
 
-REGARD_INLINE void softmax_of_all(float* s, float& m_out, float& l_out) {
-  F32 m = splat(-kInf);
+// The maximum of each row in lanes, once more after scores were changed in memory.
+template <int R>
+REGARD_INLINE void maxima_of_all(const float* s, F32* top) {
   REGARD_UNROLL
-  for (int v = 0; v < kTileKeys / kLanes; ++v)
-    m = max(load(s + kLanes * v), m);  // a NaN is ignored here and comes back below
-  const float top = reduce_max(m);
-  const F32 shift = splat(top == -kInf ? 0.0f : top);
-  F32 sum = zero();
-  REGARD_UNROLL
-  for (int v = 0; v < kTileKeys / kLanes; ++v) {
-    const F32 p = exp2(sub(load(s + kLanes * v), shift));
-    store(s + kLanes * v, p);
-    sum = add(sum, p);
+  for (int r = 0; r < R; ++r) {
+    top[r] = splat(-kInf);
+    for (int v = 0; v < kTileKeys / kLanes; ++v) top[r] = max(load(s + r * kTileKeys + kLanes * v), top[r]);
   }
-  m_out = top;
-  l_out = reduce_add(sum);
+}
+
+// Rows are taken together in each step: the chains of one row alone would leave the units waiting.
+template <int R>
+REGARD_INLINE void softmax_of_all(float* s, const F32* top, float* m_out, float* l_out) {
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) m_out[r] = reduce_max(top[r]);
+  F32 sum[R];
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const F32 shift = splat(m_out[r] == -kInf ? 0.0f : m_out[r]);
+    sum[r] = zero();
+    REGARD_UNROLL
+    for (int v = 0; v < kTileKeys / kLanes; ++v) {
+      float* at = s + r * kTileKeys + kLanes * v;
+      const F32 p = exp2(sub(load(at), shift));
+      store(at, p);
+      sum[r] = add(sum[r], p);
+    }
+  }
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
+}
+
+// Which of the 16 keys of a vector row r sees.
+template <int R>
+REGARD_INLINE Lanes seen_lanes(const Seen<R>& seen, int r, int vector) {
+  constexpr int kPerPanel = kPanelKeys / kLanes;
+  return lanes(static_cast<uint32_t>(seen.row[vector / kPerPanel][r] >> (kLanes * (vector % kPerPanel))) & 0xFFFF);
 }
 
 // A forbidden key is replaced, not multiplied away: by -inf in the maximum, by 0 in the sum. Adding +0 changes nothing,
 // so the bits equal those of any other way to skip it.
 template <int R>
-REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, int r, float& m_out, float& l_out) {
-  F32 m = splat(-kInf);
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    const float* at = s + kPanelKeys * w;
-    for (uint64_t bits = seen.row[w][r]; bits != 0; bits >>= kLanes, at += kLanes)
-      m = select(lanes(static_cast<uint32_t>(bits & 0xFFFF)), max(load(at), m), m);
+REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, float* m_out, float* l_out) {
+  F32 m[R], sum[R];
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) m[r] = splat(-kInf);
+  for (int i = 0; i < seen.count; ++i) {
+    const float* at = s + kLanes * seen.vectors[i];
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r)
+      m[r] = select(seen_lanes<R>(seen, r, seen.vectors[i]), max(load(at + r * kTileKeys), m[r]), m[r]);
   }
-  const float top = reduce_max(m);
-  const F32 shift = splat(top == -kInf ? 0.0f : top);
-  F32 sum = zero();
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    float* at = s + kPanelKeys * w;
-    for (uint64_t bits = seen.row[w][r]; bits != 0; bits >>= kLanes, at += kLanes) {
-      const F32 p = select(lanes(static_cast<uint32_t>(bits & 0xFFFF)), exp2(sub(load(at), shift)), zero());
-      store(at, p);
-      sum = add(sum, p);
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) m_out[r] = reduce_max(m[r]);
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    m[r] = splat(m_out[r] == -kInf ? 0.0f : m_out[r]);
+    sum[r] = zero();
+  }
+  for (int i = 0; i < seen.count; ++i) {
+    float* at = s + kLanes * seen.vectors[i];
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const F32 p = select(seen_lanes<R>(seen, r, seen.vectors[i]), exp2(sub(load(at + r * kTileKeys), m[r])), zero());
+      store(at + r * kTileKeys, p);
+      sum[r] = add(sum[r], p);
     }
   }
-  m_out = top;
-  l_out = reduce_add(sum);
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
 }
