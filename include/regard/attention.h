@@ -12,6 +12,7 @@
 
 #include "regard/export.h"
 #include "regard/mask.h"
+#include "regard/score_terms.h"
 #include "regard/stop_token.h"
 #include "regard/tensor.h"
 
@@ -21,8 +22,20 @@ struct AttentionOptions {
   /// Multiplies q . k; 1 / sqrt(head_dim) where nothing is given. Any finite number, 0 and negative ones included.
   std::optional<double> scale;
 
-  /// s -> softcap * tanh(s / softcap), after the scale and before the mask; 0: none.
+  /// s -> softcap * tanh(s / softcap), after the scale and before biases and mask; 0: none.
   double softcap = 0;
+
+  /// Biases, added to the scores after the soft-cap; score_terms.h says how. `bias` is [batch, num_q_heads, q_len, kv_len]
+  /// with 1 in place of any extent for "the same for all", in natural units; strides are free. Nothing given: none.
+  TensorView<const float> bias;
+  std::optional<Alibi> alibi;
+  std::optional<T5Bias> t5;
+
+  /// [num_q_heads]: the score of one more key of each head that has no value: it is in the denominator, once, and in lse.
+  /// A row that sees nothing gives out 0 and its sink as lse. -inf: none for that head; +inf and NaN make rows NaN. Xiao
+  /// et al., 2024, "Efficient streaming language models with attention sinks", in the learned form of OpenAI, 2025,
+  /// "gpt-oss-120b & gpt-oss-20b model card", section 2.2.
+  TensorView<const float> sink;
 
   /// Where the queries and keys stand: query i has position q_begin + i, key j has k_begin + j. One number for all
   /// batch rows or one per row; nothing given means 0 and 0, which is accepted only where q_len = kv_len or no term of
@@ -33,6 +46,11 @@ struct AttentionOptions {
   /// slot that was never written: such a query is an empty row, such a key is not seen. Key positions are unique within
   /// a row; sums run by rising position. Replaces q_begin or k_begin.
   TensorView<const int64_t> q_positions, k_positions;
+
+  /// The position that biases by distance take a slot for, where it is another one than the mask's: nodes of a tree,
+  /// documents that count from 0 again. Shapes as q_positions and k_positions; what they hold for an unwritten slot does
+  /// not matter.
+  TensorView<const int64_t> q_encoding_positions, k_encoding_positions;
 
   /// Key lengths and documents, ANDed with the mask whatever it says.
   MaskLimits limits;
@@ -45,7 +63,7 @@ struct AttentionOptions {
   const StopToken* stop = nullptr;
 };
 
-/// out = softmax(mask(softcap(scale q k^T))) v.
+/// out = softmax(mask(softcap(scale q k^T) + bias)) v, with a sink in the softmax's denominator where one is given.
 ///
 /// Shapes: q [batch, num_q_heads, q_len, head_dim], k [batch, num_kv_heads, kv_len, head_dim],
 /// v [batch, num_kv_heads, kv_len, value_dim], out [batch, num_q_heads, q_len, value_dim], lse [batch, num_q_heads,
@@ -53,7 +71,7 @@ struct AttentionOptions {
 /// num_kv_heads). head_dim and value_dim are 1 to 512. batch, q_len and kv_len may be 0. Strides are free for inputs (0
 /// and negative ones included); [batch, seq, heads, dim] tensors are views with their axes exchanged. Units: lse is the
 /// natural logarithm of the sum of exponentials. Empty rows (no visible key, or only scores of -inf) give out 0 and lse
-/// -inf. Keys and values that a query may not see do not change its row, even when they are NaN; a NaN that it does see
+/// -inf (with a sink: the sink). Keys, values and biases that a query may not see do not change its row, even when they are NaN; a NaN that it does see
 /// comes through. Aliasing: out and lse share no memory with the inputs, with each other or with themselves. Threads:
 /// runs on the default pool; callable from several threads. A row's bits do not depend on the other rows, the batch or
 /// the number of threads.
@@ -70,7 +88,8 @@ REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, Ten
 /// positions): w = exp(s - lse), rebuilt from q, k and the lse that attend() gave under the same mask and options.
 ///
 /// Shapes: q, k, lse as in attend(); weights [batch, num_q_heads, queries.end - queries.begin, keys.end - keys.begin].
-/// A pair that is masked gives exactly 0, and so do all pairs of a row whose lse is -inf.
+/// A pair that is masked gives exactly 0, and so do all pairs of a row whose lse is -inf. With a sink the weights of a
+/// row sum to less than 1.
 /// Accuracy: lse is rounded to f32, which limits a weight to about |lse| * 6e-8 relative.
 /// Memory: the packed keys, nothing of the size q_len x kv_len. Errors, aliasing, threads: as attend().
 REGARD_API void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse,

@@ -1,5 +1,6 @@
 // The public call over whole tensors: check, pack, attend.
 #include "attention/call.h"
+#include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "regard/attention.h"
@@ -12,7 +13,7 @@ namespace {
 constexpr std::string_view kName = "attend";
 
 void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse,
-                   std::initializer_list<ByteRange> inputs) {
+                   const std::vector<ByteRange>& inputs) {
   const ByteRange out_range = check_tensor(kName, "out", out, 4);
   require(out.shape[0] == sizes.batch && out.shape[1] == sizes.num_q_heads && out.shape[2] == sizes.q_len &&
               out.shape[3] == sizes.value_dim,
@@ -20,7 +21,7 @@ void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const T
           sizes.q_len, sizes.value_dim);
   check_no_self_overlap(kName, "out", out);
   for (const ByteRange& input : inputs)
-    require(!out_range.overlaps(input), "[attend] the memory of out overlaps that of q, k or v: give it its own");
+    require(!out_range.overlaps(input), "[attend] the memory of out overlaps that of an input: give it its own");
   if (lse.rank == 0 && lse.data == nullptr) return;
   const ByteRange lse_range = check_tensor(kName, "lse", lse, 3);
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
@@ -28,7 +29,7 @@ void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const T
           sizes.q_len);
   check_no_self_overlap(kName, "lse", lse);
   for (const ByteRange& input : inputs)
-    require(!lse_range.overlaps(input), "[attend] the memory of lse overlaps that of q, k or v: give it its own");
+    require(!lse_range.overlaps(input), "[attend] the memory of lse overlaps that of an input: give it its own");
   require(!lse_range.overlaps(out_range), "[attend] the memory of lse overlaps that of out: give it its own");
 }
 
@@ -36,11 +37,13 @@ void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const T
 
 void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
             const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
-  const ByteRange q_range = check_tensor(kName, "q", q, 4), k_range = check_tensor(kName, "k", k, 4),
-                  v_range = check_tensor(kName, "v", v, 4);
+  std::vector<ByteRange> inputs = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
+                                   check_tensor(kName, "v", v, 4)};
   const CallSizes sizes = check_sizes(kName, q, k, &v);
-  const AttentionShape shape = check_numbers(kName, sizes, options);
-  check_outputs(sizes, out, lse, {q_range, k_range, v_range});
+  AttentionShape shape = check_numbers(kName, sizes, options);
+  ScoreTerms terms(kName, sizes, options);
+  inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
+  check_outputs(sizes, out, lse, inputs);
   const CallPositions positions(kName, sizes, mask, options);
   if (sizes.batch == 0 || sizes.q_len == 0) return;
   const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
@@ -89,7 +92,10 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
     s.keys = packed.view(b);
     s.batch_row = b;
     sequences.push_back(s);
+    terms.place(s, sources[static_cast<size_t>(b)],
+                {.q_encoding = positions.query_encodings(b), .k_encoding = positions.key_encodings(b)});
   }
+  if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;
   attend_sequences(sequences, shape, plan, workspace, pool, options.stop);
   if (!out_copy.empty()) copy_tensor(result, out);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "attention/row_block.h"
+#include "attention/score_terms.h"
 #include "base/check.h"
 #include "base/math.h"
 #include "runtime/thread_pool.h"
@@ -55,6 +56,7 @@ class AttentionCall {
     if (items.empty()) return;
     Carver measure(nullptr);
     RowScratch::carve(measure, shape_.head_dim, shape_.value_dim);
+    if (shape_.terms != nullptr) shape_.terms->carve(measure);
     workspace_.threads_.reserve(pool_.size(), measure.used());
     auto run = [&](int64_t i, int thread) { run_item(items[static_cast<size_t>(i)], thread); };
     pool_.for_each(static_cast<int64_t>(items.size()), run, stop_);
@@ -172,6 +174,7 @@ class AttentionCall {
     const SequenceQueries& s = sequences_[static_cast<size_t>(item.sequence)];
     Carver carver(workspace_.threads_.arena(thread));
     const RowScratch scratch = RowScratch::carve(carver, shape_.head_dim, shape_.value_dim);
+    const TermScratch terms = shape_.terms == nullptr ? TermScratch{} : shape_.terms->carve(carver);
     RowBlock block(s, shape_, mask_, item.kv_head, item.first_row, item.rows, scratch);
     block.load_queries(factor_);
 
@@ -187,6 +190,8 @@ class AttentionCall {
     for (int64_t t = item.tile_begin; t < item.tile_end; ++t) {
       if (stopped()) return;
       if (!block.lower(t, tile)) continue;
+      if (shape_.terms != nullptr)
+        shape_.terms->lower(static_cast<size_t>(item.sequence), s, block, t, terms, tile);
       fetch_next(s, item, t, tile);
       kernel_.tile(tile, state);
     }
@@ -199,7 +204,7 @@ class AttentionCall {
       for (int64_t i = workspace_.first_part_[shared]; i < workspace_.first_part_[shared + 1]; ++i)
         kernel_.fold(state, part(i), item.rows, padded_);
     }
-    finish(s, block, state, scratch.lse);
+    finish(s, block, state, terms, scratch.lse);
   }
 
   // While few rows use a tile up, the keys of the next one are fetched.
@@ -215,11 +220,15 @@ class AttentionCall {
     for (int w = 0; w < kPanelsPerTile; ++w) tile.next[w] = s.keys.keys(next, w, head);
   }
 
-  void finish(const SequenceQueries& s, const RowBlock& block, const AttentionState& state, float* lse) const noexcept {
+  void finish(const SequenceQueries& s, const RowBlock& block, const AttentionState& state, const TermScratch& terms,
+              float* lse) const noexcept {
     float* out[kMaxBlockRows];
     for (int r = 0; r < block.rows(); ++r)
       out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;
-    kernel_.finish(state, block.rows(), shape_.value_dim, out, s.lse == nullptr ? nullptr : lse);
+    if (shape_.terms != nullptr)
+      shape_.terms->finish(block, state, shape_.value_dim, terms, out, lse);
+    else
+      kernel_.finish(state, block.rows(), shape_.value_dim, out, s.lse == nullptr ? nullptr : lse);
     if (s.lse == nullptr) return;
     for (int r = 0; r < block.rows(); ++r)
       s.lse[block.token(r) * s.lse_token_stride + block.head(r) * s.lse_head_stride] = lse[r];

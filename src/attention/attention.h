@@ -15,6 +15,7 @@
 
 namespace regard {
 
+class ScoreTerms;
 class ThreadPool;
 
 /// What all sequences of a call have in common.
@@ -25,6 +26,7 @@ struct AttentionShape {
   int value_dim = 0;
   double scale = 0;    ///< multiplies q . k
   double softcap = 0;  ///< s -> softcap * tanh(s / softcap) after the scale; 0: none
+  const ScoreTerms* terms = nullptr;  ///< placed for each sequence of the call, in their order; null: none
 };
 
 /// The queries of one sequence and where they look. Strides count floats; the head_dim and value_dim elements of a row
@@ -77,7 +79,7 @@ class AttentionWorkspace {
   size_t missing_size_ = 0;
 };
 
-/// out = softmax(mask(softcap(scale q k^T))) v and lse for all sequences, in one phase of the pool.
+/// out = softmax(mask(softcap(scale q k^T) + terms)) v and lse for all sequences, in one phase of the pool.
 ///
 /// An empty row gives 0 and -inf. A row's bits depend on its query, its position, the keys and values it may see and
 /// the mask: not on the other rows of the call, the batch, the threads, or how the sequence was cut into calls. The

@@ -113,6 +113,11 @@ CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, 
   k_begin_ = per_row(function, "k_begin", options.k_begin, sizes.batch, 0, kMaxPosition);
   if (q_given) q_positions_ = every_position(function, "q_positions", options.q_positions, sizes.batch, sizes.q_len);
   if (k_given) k_positions_ = every_position(function, "k_positions", options.k_positions, sizes.batch, sizes.kv_len);
+  const auto encodings = [&](std::string_view name, const TensorView<const int64_t>& given, int64_t length) {
+    return given.rank == 0 ? std::vector<int64_t>{} : every_position(function, name, given, sizes.batch, length);
+  };
+  q_encodings_ = encodings("q_encoding_positions", options.q_encoding_positions, sizes.q_len);
+  k_encodings_ = encodings("k_encoding_positions", options.k_encoding_positions, sizes.kv_len);
   if (options.query_lengths.empty()) return;
   const std::vector<int64_t> lengths =
       per_row(function, "query_lengths", options.query_lengths, sizes.batch, sizes.q_len, sizes.q_len);

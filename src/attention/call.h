@@ -40,13 +40,21 @@ class CallPositions {
     return k_positions_.empty() ? nullptr : k_positions_.data() + b * sizes_.kv_len;
   }
 
+  /// [q_len] or [kv_len] encoding positions, or null when they are the positions.
+  const int64_t* query_encodings(int64_t b) const noexcept {
+    return q_encodings_.empty() ? nullptr : q_encodings_.data() + b * sizes_.q_len;
+  }
+  const int64_t* key_encodings(int64_t b) const noexcept {
+    return k_encodings_.empty() ? nullptr : k_encodings_.data() + b * sizes_.kv_len;
+  }
+
   /// Errors: kInvalidArgument when a query stands beyond a list of the mask.
   void check_queries(const MaskPlan& plan) const;
 
  private:
   CallSizes sizes_;
   std::vector<int64_t> q_begin_, k_begin_;
-  std::vector<int64_t> q_positions_, k_positions_;
+  std::vector<int64_t> q_positions_, k_positions_, q_encodings_, k_encodings_;
 };
 
 }  // namespace regard

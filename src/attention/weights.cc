@@ -4,6 +4,7 @@
 
 #include "attention/call.h"
 #include "attention/row_block.h"
+#include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "base/math.h"
@@ -36,10 +37,12 @@ struct WeightsCall {
 
   struct Scratch {
     RowScratch rows;
+    TermScratch terms;
     float *high, *low, *tile;
     int64_t* column;  // of the rectangle, for each key of a tile; -1: none
     static Scratch carve(Carver& carver, const AttentionShape& shape) {
-      return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes), carver.take<float>(kMaxBlockRows),
+      return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes),
+              shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver), carver.take<float>(kMaxBlockRows),
               carver.take<float>(kMaxBlockRows), carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
               carver.take<int64_t>(kTileKeys)};
     }
@@ -78,6 +81,7 @@ struct WeightsCall {
     tile.scores = scratch.rows.scores;
     for (int64_t t = tiles.begin; t < tiles.end; ++t) {
       if (!block.lower(t, tile)) continue;
+      if (shape.terms != nullptr) shape.terms->lower(static_cast<size_t>(b), s, block, t, scratch.terms, tile);
       kernels::kernels().attention->weights(tile, scratch.high, scratch.low, scratch.tile);
       locate(sources[static_cast<size_t>(b)], s.keys.tile_id(t) * kTileKeys, scratch.column);
       for (int r = 0; r < rows; ++r)
@@ -106,10 +110,12 @@ struct WeightsCall {
 void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse,
                        const Mask& mask, const AttentionOptions& options, Interval queries, Interval keys,
                        TensorView<float> weights) {
-  const ByteRange ranges[] = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
-                              check_tensor(kName, "lse", lse, 3)};
+  std::vector<ByteRange> ranges = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
+                                   check_tensor(kName, "lse", lse, 3)};
   const CallSizes sizes = check_sizes(kName, q, k, nullptr);
-  const AttentionShape shape = check_numbers(kName, sizes, options);
+  AttentionShape shape = check_numbers(kName, sizes, options);
+  ScoreTerms terms(kName, sizes, options);
+  ranges.insert(ranges.end(), terms.ranges().begin(), terms.ranges().end());
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
           "[attention_weights] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch,
           sizes.num_q_heads, sizes.q_len);
@@ -126,7 +132,7 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
   check_no_self_overlap(kName, "weights", weights);
   for (const ByteRange& input : ranges)
     require(!range.overlaps(input),
-            "[attention_weights] the memory of weights overlaps that of q, k or lse: give it its own");
+            "[attention_weights] the memory of weights overlaps that of an input: give it its own");
   const CallPositions positions(kName, sizes, mask, options);
   if (weights.size() == 0) return;
   const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
@@ -159,7 +165,14 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
     s.keys = packed.view(b);
     s.batch_row = b;
     sequences.push_back(s);
+    const auto from = [](const int64_t* list, int64_t first) { return list == nullptr ? nullptr : list + first; };
+    terms.place(s, sources[static_cast<size_t>(b)],
+                {.q_encoding = from(positions.query_encodings(b), queries.begin),
+                 .k_encoding = from(positions.key_encodings(b), keys.begin),
+                 .first_query = queries.begin,
+                 .first_key = keys.begin});
   }
+  if (!terms.empty()) shape.terms = &terms;
   Workspace workspace;
   Carver measure(nullptr);
   WeightsCall::Scratch::carve(measure, shape);

@@ -50,6 +50,13 @@ struct AttentionTile {
   /// And of those only the ones whose bit is set: bit j of words[r][w] is key 64 w + j. Null: all.
   const uint64_t (*words)[kPanelsPerTile];
 
+  /// bias[r][j] is added to the score of key j after the soft-cap, in natural units: s = fma(bias, log2 e, s). Each
+  /// points at 256 readable floats; what stands there for a key that the row does not see never matters. Null: none.
+  const float* const* bias;
+  /// Dropout: a visible key whose bit is not set counts in l but not in o, and its value is not read into the result.
+  /// Null: all are kept.
+  const uint64_t (*keep)[kPanelsPerTile];
+
   float* scores;  ///< scratch [kMaxMicroRows][256]
 };
 
@@ -66,6 +73,10 @@ struct AttentionKernels {
   /// Folds `part` into `into`, row by row; a part of one tile gives the same bits as tile() does.
   void (*fold)(const AttentionState& into, const AttentionState& part, int rows, int value_dim) noexcept;
 
+  /// Folds a sink into `state`, after the last tile and once: a part with m = sinks[r] log2(e), l = 1 and o = 0. A sink
+  /// of -inf changes nothing.
+  void (*fold_sink)(const AttentionState& state, const float* sinks, int rows, int value_dim) noexcept;
+
   /// out[r] = O / L (value_dim elements), lse[r] = (M + log2 L) ln 2. A row without a visible key gives 0 and -inf. A
   /// zero is +0 and every NaN is the same NaN, so that they cannot tell how a row was computed. value_dim is not padded
   /// here; lse may be null.
@@ -73,7 +84,7 @@ struct AttentionKernels {
 
   /// The weights 2^(s - lse2) of the tile's keys, rebuilt from the scores: out [rows][256]; 0 for a key that the row
   /// does not see and in a row whose lse is -inf. lse2 = lse_high[r] + lse_low[r] is lse * log2(e) in two parts.
-  /// `tile.v` is not used.
+  /// `tile.v` and `tile.keep` are not used.
   void (*weights)(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) noexcept;
 
   /// Writes `count` keys (rows of head_dim elements, `stride` apart) into a panel [head_dim][64] from column `column`

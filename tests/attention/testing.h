@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -72,9 +73,29 @@ struct Result {
   }
 };
 
+/// The score terms of a problem, pair by pair: batch row, query head, query and key by their numbers. As the definition
+/// asks for them; nothing given: none.
+struct PairTerms {
+  std::function<float(int64_t b, int64_t h, int64_t i, int64_t j)> bias;
+  std::function<bool(int64_t b, int64_t h, int64_t i, int64_t j)> keep;
+  std::vector<float> sinks;  // by head
+  double keep_scale = 1;
+};
+struct RowTerms {
+  const PairTerms& all;
+  int64_t b, h, i, k_begin;
+  double keep_scale = 1, sink = -INFINITY;
+  RowTerms(const PairTerms& terms, const Problem& p, int64_t row_b, int64_t row_h, int64_t row_i)
+      : all(terms), b(row_b), h(row_h), i(row_i), k_begin(p.k_begin), keep_scale(terms.keep_scale) {
+    if (!all.sinks.empty()) sink = all.sinks[static_cast<size_t>(h)];
+  }
+  float bias(int64_t j) const { return all.bias ? all.bias(b, h, i, j - k_begin) : 0.0f; }
+  bool keep(int64_t j) const { return !all.keep || all.keep(b, h, i, j - k_begin); }
+};
+
 /// The scalar definition applied to every row: what a kernel must give bit for bit.
 template <kernels::reference::Rounding R>
-Result by_spec(const Problem& p, const Mask& mask) {
+Result by_spec(const Problem& p, const Mask& mask, const PairTerms& terms = {}) {
   Result result(p);
   const auto factor = static_cast<float>(p.scale * math::kLog2e), cap = static_cast<float>(p.softcap * math::kLog2e);
   for (int64_t b = 0; b < p.batch; ++b)
@@ -85,19 +106,21 @@ Result by_spec(const Problem& p, const Mask& mask) {
             p.query(b, h, i), static_cast<int>(p.d), static_cast<int>(p.dv), p.k_begin, p.k_begin + p.kv_len, factor,
             cap, [&](int64_t j, int x) { return p.key(b, g, j - p.k_begin)[x]; },
             [&](int64_t j, int c) { return p.value(b, g, j - p.k_begin)[c]; },
-            [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, result.out.data() + row * p.dv);
+            [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, result.out.data() + row * p.dv,
+            RowTerms(terms, p, b, h, i));
       }
   return result;
 }
-inline Result by_spec(const Problem& p, const Mask& mask) {
+inline Result by_spec(const Problem& p, const Mask& mask, const PairTerms& terms = {}) {
   using kernels::reference::Rounding;
-  return kernels::kernels().isa == Isa::kBaseline ? by_spec<Rounding::kSeparate>(p, mask)
-                                                  : by_spec<Rounding::kFused>(p, mask);
+  return kernels::kernels().isa == Isa::kBaseline ? by_spec<Rounding::kSeparate>(p, mask, terms)
+                                                  : by_spec<Rounding::kFused>(p, mask, terms);
 }
 
 /// Expects `got` within c * eps * (1 + max|s|) * sum_j w_j |v_j| of attention in f64, and lse within c * eps * (1 +
 /// max|s|).
-inline void expect_close(const Problem& p, const Mask& mask, const Result& got, const std::string& what) {
+inline void expect_close(const Problem& p, const Mask& mask, const Result& got, const std::string& what,
+                         const PairTerms& terms = {}) {
   constexpr double kEps = 0x1p-24, kFactor = 6;
   std::vector<double> out(static_cast<size_t>(p.dv)), size(static_cast<size_t>(p.dv));
   for (int64_t b = 0; b < p.batch; ++b)
@@ -111,7 +134,8 @@ inline void expect_close(const Problem& p, const Mask& mask, const Result& got, 
         const auto visible = [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); };
         const auto reference = [&](const auto& values, std::vector<double>& to) {
           return kernels::reference::attention_row<double>(query, p.d, p.dv, p.k_begin, p.k_begin + p.kv_len, p.scale,
-                                                           p.softcap, key, values, visible, to.data());
+                                                           p.softcap, key, values, visible, to.data(), nullptr,
+                                                           RowTerms(terms, p, b, h, i));
         };
         const double lse = reference(value, out);
         reference(magnitude, size);
@@ -119,7 +143,8 @@ inline void expect_close(const Problem& p, const Mask& mask, const Result& got, 
         double top = 0;
         for (int64_t j = p.k_begin; j < p.k_begin + p.kv_len; ++j) {
           if (!visible(j)) continue;
-          double s = 0;
+          double s = terms.bias ? std::fabs(terms.bias(b, h, i, j - p.k_begin)) : 0;
+          if (!std::isfinite(s)) continue;
           for (int64_t x = 0; x < p.d; ++x) s += std::fabs(static_cast<double>(query(x)) * key(j, x) * p.scale);
           top = std::max(top, s);
         }

@@ -57,13 +57,19 @@ std::vector<NamedMask> masks(int rows, int kv_len) {
 struct Problem {
   int d, dv, kv_len, rows;
   float factor, softcap = 0.0f;
-  std::vector<float> q, k, v;
+  std::vector<float> q{}, k{}, v{};
+  std::vector<float> bias{};   // [rows][kv_len], or none
+  std::vector<float> sinks{};  // [rows], or none
+  bool drops = false;
+  bool keeps(int r, int64_t j) const {
+    return !drops || random_uniform(7, static_cast<uint64_t>(r), static_cast<uint64_t>(j)) < 0.7;
+  }
   float key(int64_t j, int i) const { return k[static_cast<size_t>(j * d + i)]; }
   float value(int64_t j, int c) const { return v[static_cast<size_t>(j * dv + c)]; }
 };
 
 Problem make(int d, int dv, int kv_len, int rows, float spread = 1.0f) {
-  Problem p{d, dv, kv_len, rows, static_cast<float>(math::kLog2e / std::sqrt(double(d))), 0.0f, {}, {}, {}};
+  Problem p{d, dv, kv_len, rows, static_cast<float>(math::kLog2e / std::sqrt(double(d)))};
   const auto seed = static_cast<uint64_t>(d * 1000 + kv_len);
   for (int i = 0; i < rows * d; ++i) p.q.push_back(spread * gaussian(seed, static_cast<uint64_t>(i)));
   for (int i = 0; i < kv_len * d; ++i) p.k.push_back(gaussian(seed + 1, static_cast<uint64_t>(i)));
@@ -78,6 +84,18 @@ struct Result {
   }
 };
 
+// What a row of a problem has besides its scores, as the definition asks for it.
+struct RowTerms {
+  const Problem& p;
+  int row;
+  double keep_scale = 1, sink = -INFINITY;
+  RowTerms(const Problem& problem, int r) : p(problem), row(r) {
+    if (!p.sinks.empty()) sink = p.sinks[static_cast<size_t>(r)];
+  }
+  float bias(int64_t j) const { return p.bias.empty() ? 0.0f : p.bias[static_cast<size_t>(row * p.kv_len + j)]; }
+  bool keep(int64_t j) const { return p.keeps(row, j); }
+};
+
 template <Rounding R>
 Result by_spec(const Problem& p, const Sees& sees) {
   Result result{std::vector<float>(static_cast<size_t>(p.rows * p.dv)), {}};
@@ -85,7 +103,8 @@ Result by_spec(const Problem& p, const Sees& sees) {
     result.lse.push_back(reference::attention_row_spec<R>(
         &p.q[static_cast<size_t>(r * p.d)], p.d, p.dv, 0, p.kv_len, p.factor, p.softcap,
         [&](int64_t j, int i) { return p.key(j, i); }, [&](int64_t j, int c) { return p.value(j, c); },
-        [&](int64_t j) { return sees(r, static_cast<int>(j)); }, &result.out[static_cast<size_t>(r * p.dv)]));
+        [&](int64_t j) { return sees(r, static_cast<int>(j)); }, &result.out[static_cast<size_t>(r * p.dv)],
+        RowTerms(p, r)));
   return result;
 }
 Result by_spec(const Problem& p, const Sees& sees) {
@@ -163,6 +182,20 @@ Result by_kernel(const Problem& p, const NamedMask& mask, int block_rows, Split 
         if (split == Split::kByTile)
           tile.next[w] = packed.k.data() + (block + 4) % (packed.tiles * 4) * kPanelKeys * p.d;
       }
+      // A key that stands nowhere has a bias of NaN.
+      AlignedBuffer<float> bias(static_cast<size_t>(rows * kTileKeys));
+      std::vector<const float*> bias_rows;
+      std::vector<uint64_t> keep(static_cast<size_t>(rows * kPanelsPerTile), 0);
+      for (int r = 0; r < rows; ++r) {
+        bias_rows.push_back(bias.data() + r * kTileKeys);
+        for (int j = 0; j < kTileKeys; ++j) {
+          const int key = t * kTileKeys + j;
+          bias[static_cast<size_t>(r * kTileKeys + j)] = key < p.kv_len ? RowTerms(p, first + r).bias(key) : NAN;
+          if (p.keeps(first + r, key)) keep[static_cast<size_t>(r * kPanelsPerTile + j / 64)] |= uint64_t{1} << (j % 64);
+        }
+      }
+      if (!p.bias.empty()) tile.bias = bias_rows.data();
+      if (p.drops) tile.keep = reinterpret_cast<const uint64_t(*)[kPanelsPerTile]>(keep.data());
       if (mask.form == NamedMask::kIntervals) tile.lo = lo.data(), tile.hi = hi.data();
       if (mask.form == NamedMask::kWords)
         tile.words = reinterpret_cast<const uint64_t(*)[kPanelsPerTile]>(words.data());
@@ -175,6 +208,7 @@ Result by_kernel(const Problem& p, const NamedMask& mask, int block_rows, Split 
         kernel.tile(tile, state);
       }
     }
+    if (!p.sinks.empty()) kernel.fold_sink(state, &p.sinks[static_cast<size_t>(first)], rows, packed.dv);
     kernel.finish(state, rows, p.dv, out.data(), &result.lse[static_cast<size_t>(first)]);
   }
   return result;
@@ -232,6 +266,97 @@ TEST(AttentionKernels, SoftcapStandsBeforeTheMask) {
       for (const NamedMask& mask : masks(p.rows, kv_len))
         ASSERT_EQ(by_kernel(p, mask, 9), by_spec(p, mask.sees)) << mask.name << " cap " << cap << " kv_len " << kv_len;
     }
+}
+
+std::vector<float> gaussians(uint64_t seed, int count, float spread) {
+  std::vector<float> x;
+  for (int i = 0; i < count; ++i) x.push_back(spread * gaussian(seed, static_cast<uint64_t>(i)));
+  return x;
+}
+
+TEST(AttentionKernels, BiasComesAfterTheSoftcap) {
+  for (float cap : {0.0f, 2.0f})
+    for (float spread : {1e-20f, 1.0f, 1e4f})
+      for (int kv_len : {1, 17, 300, 513}) {
+        Problem p = make(40, 24, kv_len, std::min(kv_len, 9));
+        p.softcap = cap;
+        p.bias = gaussians(5, p.rows * kv_len, spread);
+        for (int i = 3; i < p.rows * kv_len; i += 7) p.bias[static_cast<size_t>(i)] = -INFINITY;
+        for (const NamedMask& mask : masks(p.rows, kv_len)) {
+          const Result want = by_spec(p, mask.sees);
+          for (int block : {1, 4, 9}) ASSERT_EQ(by_kernel(p, mask, block), want) << mask.name << " kv_len " << kv_len;
+          ASSERT_EQ(by_kernel(p, mask, 9, Split::kByTile), want) << mask.name << " kv_len " << kv_len;
+        }
+      }
+}
+
+TEST(AttentionKernels, ForbiddenBiasCannotMatter) {
+  Problem p = make(40, 24, 530, 14);
+  p.bias = gaussians(5, p.rows * p.kv_len, 1.0f);
+  for (const NamedMask& mask : masks(p.rows, p.kv_len)) {
+    const Result clean = by_kernel(p, mask, 14);
+    for (float poison : {NAN, INFINITY, -INFINITY}) {
+      Problem dirty = p;
+      for (int r = 0; r < p.rows; ++r)
+        for (int j = 0; j < p.kv_len; ++j)
+          if (!mask.sees(r, j)) dirty.bias[static_cast<size_t>(r * p.kv_len + j)] = poison;
+      ASSERT_EQ(by_kernel(dirty, mask, 14), clean) << mask.name << " poison " << poison;
+    }
+  }
+}
+
+// A visible bias of +inf or NaN makes its row NaN, -inf takes the key away.
+TEST(AttentionKernels, VisibleBiasComesThrough) {
+  Problem p = make(40, 24, 300, 6);
+  p.bias = gaussians(5, p.rows * p.kv_len, 1.0f);
+  for (const NamedMask& mask : masks(p.rows, p.kv_len))
+    for (float x : {NAN, INFINITY, -INFINITY}) {
+      Problem dirty = p;
+      for (int r = 0; r < p.rows; ++r) dirty.bias[static_cast<size_t>(r * p.kv_len + 290 + r)] = x;
+      const Result got = by_kernel(dirty, mask, 6), clean = by_kernel(p, mask, 6);
+      ASSERT_EQ(got, by_spec(dirty, mask.sees)) << mask.name << " bias " << x;
+      for (int r = 0; r < p.rows; ++r) {
+        const size_t at = static_cast<size_t>(r * p.dv);
+        ASSERT_EQ(std::isnan(got.out[at]), mask.sees(r, 290 + r) && x != -INFINITY) << mask.name << " row " << r;
+        if (!mask.sees(r, 290 + r)) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(got.out[at]), std::bit_cast<uint32_t>(clean.out[at])) << mask.name;
+        }
+      }
+    }
+}
+
+TEST(AttentionKernels, ASinkIsCountedOnce) {
+  for (int kv_len : {1, 17, 300, 513}) {
+    Problem p = make(40, 24, kv_len, std::min(kv_len, 20));
+    for (float sink : {-INFINITY, -200.0f, -1.0f, 0.0f, 3.0f, 200.0f, INFINITY, NAN}) {
+      p.sinks.assign(static_cast<size_t>(p.rows), sink);
+      p.sinks[0] = 0.25f;
+      for (const NamedMask& mask : masks(p.rows, kv_len)) {
+        Result want = by_spec(p, mask.sees);
+        const Result got = by_kernel(p, mask, 20);
+        for (int r = 0; r < p.rows; ++r) {  // the sink's own logit is the caller's to put in
+          bool nothing = true;
+          for (int j = 0; j < kv_len; ++j) nothing = nothing && !mask.sees(r, j);
+          if (nothing) want.lse[static_cast<size_t>(r)] = got.lse[static_cast<size_t>(r)];
+        }
+        ASSERT_EQ(got, want) << mask.name << " sink " << sink;
+        ASSERT_EQ(by_kernel(p, mask, 3, Split::kByTile), got) << mask.name << " sink " << sink;
+      }
+    }
+  }
+}
+
+TEST(AttentionKernels, DroppedKeysCountInTheSumAlone) {
+  for (int kv_len : {1, 17, 300, 513}) {
+    Problem p = make(40, 24, kv_len, std::min(kv_len, 13)), kept = p;
+    p.drops = true;
+    for (const NamedMask& mask : masks(p.rows, kv_len)) {
+      const Result want = by_spec(p, mask.sees);
+      for (int block : {1, 5, 13}) ASSERT_EQ(by_kernel(p, mask, block), want) << mask.name << " kv_len " << kv_len;
+      ASSERT_EQ(by_kernel(p, mask, 13, Split::kByTile), want) << mask.name << " kv_len " << kv_len;
+      ASSERT_TRUE(same_bits(want.lse, by_spec(kept, mask.sees).lse)) << "lse does not know dropout";
+    }
+  }
 }
 
 TEST(AttentionKernels, ExtremeScores) {

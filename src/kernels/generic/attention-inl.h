@@ -30,21 +30,27 @@ void micro_tile(const AttentionTile& tile, int first, const AttentionState& stat
       scores_of_all_ahead<R>(tile, q, s, top);
     else
       scores_of_all<R>(tile, q, s, top);
-    if (tile.softcap != 0.0f) {
-      for (int r = 0; r < R; ++r) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
+    if (tile.softcap != 0.0f || tile.bias != nullptr) {
+      for (int r = 0; r < R; ++r) {
+        if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
+        if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, nullptr, r, tile.bias[first + r]);
+      }
       maxima_of_all<R>(s, top);
     }
     softmax_of_all<R>(s, top, m, l);
   } else {
     scores_of_some<R>(tile, q, seen, s);
-    if (tile.softcap != 0.0f)
-      for (int r = 0; r < R; ++r) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
+    for (int r = 0; r < R; ++r) {
+      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
+      if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, &seen, r, tile.bias[first + r]);
+    }
     softmax_of_some<R>(s, seen, m, l);
   }
   FoldFactors factors;
   fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);
   float* o = state.o + static_cast<int64_t>(first) * tile.value_dim;
-  if (sight == Sight::kSome)
+  if (tile.keep != nullptr) drop<R>(tile, first, sight, seen);
+  if (sight == Sight::kSome || tile.keep != nullptr)
     values<Way::kSome, R>(tile, s, seen, factors, o);
   else if (ahead)
     values<Way::kAllAhead, R>(tile, s, seen, factors, o);
@@ -74,7 +80,8 @@ void micro_weights(const AttentionTile& tile, int first, const float* lse_high, 
       F32 p = zero();
       if (bits != 0) {
         const F32 raw = load(s + r * kTileKeys + kLanes * v);
-        const F32 score = tile.softcap != 0.0f ? capped(raw, cap) : raw;
+        F32 score = tile.softcap != 0.0f ? capped(raw, cap) : raw;
+        if (tile.bias != nullptr) score = biased(score, load(tile.bias[first + r] + kLanes * v));
         p = select(lanes(bits), exp2(sub(sub(score, high), low)), zero());
       }
       store(row + kLanes * v, p);
@@ -132,6 +139,21 @@ void attention_fold(const AttentionState& into, const AttentionState& part, int 
       const F32 old_factor = splat(factors.old[r]), tile_factor = splat(factors.tile[r]);
       for (int c = 0; c < value_dim; c += kLanes)
         store(into.o + row + c, fma(load(into.o + row + c), old_factor, mul(load(part.o + row + c), tile_factor)));
+    }
+  }
+}
+
+void attention_fold_sink(const AttentionState& state, const float* sinks, int rows, int value_dim) noexcept {
+  FoldFactors factors;
+  for (int first = 0; first < rows; first += kLanes) {
+    const int n = rows - first < kLanes ? rows - first : kLanes;
+    alignas(64) float m[kLanes] = {}, l[kLanes];
+    for (int r = 0; r < n; ++r) m[r] = static_cast<float>(static_cast<double>(sinks[first + r]) * math::kLog2e);
+    store(l, splat(1.0f));
+    fold_scales(state.m + first, state.l + first, m, l, n, factors.old, factors.tile);
+    for (int r = 0; r < n; ++r) {
+      float* o = state.o + static_cast<int64_t>(first + r) * value_dim;
+      for (int c = 0; c < value_dim; c += kLanes) store(o + c, mul(load(o + c), splat(factors.old[r])));
     }
   }
 }
@@ -203,6 +225,7 @@ const AttentionKernels kAttention = {
     .reset = attention_reset,
     .tile = attention_tile,
     .fold = attention_fold,
+    .fold_sink = attention_fold_sink,
     .finish = attention_finish,
     .weights = attention_weights,
     .pack_keys = pack_keys,

@@ -61,6 +61,23 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
   return found == 0 ? Sight::kNothing : missing == 0 ? Sight::kEverything : Sight::kSome;
 }
 
+// Takes away from what the rows see what dropout does not keep. `seen` need not be filled when they see everything.
+template <int R>
+REGARD_INLINE void drop(const AttentionTile& tile, int first, Sight sight, Seen<R>& seen) {
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    uint64_t any = 0, all = ~uint64_t{0};
+    for (int r = 0; r < R; ++r) {
+      uint64_t word = tile.keep[first + r][w];
+      if (sight != Sight::kEverything) word &= seen.row[w][r];
+      seen.row[w][r] = word;
+      any |= word;
+      all &= word;
+    }
+    seen.any[w] = any;
+    seen.all[w] = all;
+  }
+}
+
 // accumulate_tile() that asks for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K
 // and V in turns, so while one is multiplied the other is fetched.
 template <int R, int W, int Lines>

@@ -17,6 +17,19 @@ void cap_row(float* s, const Seen<R>* seen, int r, float softcap) {
   }
 }
 
+// s = fma(bias, log2 e, s), after the soft-cap and before the mask.
+REGARD_INLINE F32 biased(F32 s, F32 bias) { return fma(bias, splat(static_cast<float>(math::kLog2e)), s); }
+
+// Of a vector with a visible key all lanes are computed; what a forbidden key's bias makes of its lane stays there.
+template <int R>
+void bias_row(float* s, const Seen<R>* seen, int r, const float* bias) {
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[w][r];
+    for (int j = kPanelKeys * w; bits != 0; bits >>= kLanes, j += kLanes)
+      if ((bits & 0xFFFF) != 0) store(s + j, biased(load(s + j), load(bias + j)));
+  }
+}
+
 // The maximum of each row in lanes, once more after scores were changed in memory.
 template <int R>
 REGARD_INLINE void maxima_of_all(const float* s, F32* top) {

@@ -4,15 +4,18 @@
 // The arithmetic of a row:
 //   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For
 //   each tile in which the row sees a key, on its own:
-//     s_j = fma chain over i of q'[i] * k_j[i], from 0; with a soft-cap c (in units of log2) c * tanh(s_j / c)
+//     s_j = fma chain over i of q'[i] * k_j[i], from 0; with a soft-cap c (in units of log2) c * tanh(s_j / c); with a
+//           bias fma(bias_j, log2(e), s_j)
 //     m   = maximum of the visible s_j, NaN ignored
 //     p_j = 2^(s_j - m), 0 instead of m when m is -inf
 //     l   = sum of p_j in 16 lanes (lane = j mod 16, j rising), then lanes (i, i+8), (i, i+4), (i, i+2), (i, i+1)
-//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0
+//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0; with dropout over those that are kept
 //   The tiles are folded from the left into (M, L, O), which starts at (-inf, 0, 0):
 //     M' = max(M, m), a = 2^(M - M'), b = 2^(m - M') (0 instead of M' when M' is -inf)
 //     L' = fma(L, a, l * b), O' = fma(O, a, o * b)
-//   End: L = 0 gives out 0 and lse -inf. Else out = O / L + 0, every NaN the same one, lse = (M + log2 L) ln 2 in f64.
+//   A sink is one more part, folded last: m = sink log2(e) (product in f64), l = 1, o = 0.
+//   End: L = 0 gives out 0 and lse -inf. Else out = O / L + 0, every NaN the same one, lse = (M + log2 L) ln 2 in f64; with
+//   dropout out is then multiplied by 1 / (1 - rate), rounded to f32. A row that saw nothing has its sink as lse.
 //
 // The online recurrence would give other bits for other cuts; independent tiles do not, and cost nothing measurable.
 #pragma once
@@ -24,6 +27,7 @@
 
 #include "base/math.h"
 #include "kernels/attention.h"
+#include "kernels/reference/attention.h"
 
 namespace regard::kernels::reference {
 
@@ -95,11 +99,12 @@ inline constexpr float kSpecNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
 
 /// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position,
-/// keys and values only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none). Returns
-/// lse.
-template <Rounding R, class Key, class Value, class Visible>
+/// keys, values and terms only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none);
+/// `terms` are in natural units. Returns lse.
+template <Rounding R, class Key, class Value, class Visible, class Terms = NoTerms>
 float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor,
-                         float softcap, Key key, Value value, Visible visible, float* out) {
+                         float softcap, Key key, Value value, Visible visible, float* out, const Terms& terms = {}) {
+  constexpr float kLog2e = static_cast<float>(math::kLog2e);
   float scaled[kMaxHeadDim], o[kMaxHeadDim], total[kMaxHeadDim] = {};
   for (int i = 0; i < head_dim; ++i) scaled[i] = q[i] * factor;
   float M = -kSpecInf, L = 0.0f;
@@ -114,8 +119,8 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
       float sum = 0.0f;
       for (int i = 0; i < head_dim; ++i) sum = spec_fma<R>(scaled[i], key(base + seen[n], i), sum);
       if (softcap != 0.0f) sum = softcap * spec_tanh<R>(sum / softcap);
-      s[n] = sum;
-      if (sum > m) m = sum;
+      s[n] = spec_fma<R>(static_cast<float>(terms.bias(base + seen[n])), kLog2e, sum);
+      if (s[n] > m) m = s[n];
     }
     const float shift = m == -kSpecInf ? 0.0f : m;
     float lane[kLanes] = {};
@@ -123,6 +128,7 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
     for (int n = 0; n < count; ++n) {
       const float p = spec_exp2<R>(s[n] - shift);
       lane[seen[n] % kLanes] += p;
+      if (!terms.keep(base + seen[n])) continue;
       for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(p, value(base + seen[n], c), o[c]);
     }
     const float l = spec_lane_sum(lane);
@@ -133,10 +139,21 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
     L = spec_fma<R>(L, a, l * b);
     for (int c = 0; c < value_dim; ++c) total[c] = spec_fma<R>(total[c], a, o[c] * b);
   }
+  const auto sink = static_cast<float>(terms.sink);
+  const bool saw_nothing = L == 0.0f;
+  {
+    const auto m = static_cast<float>(static_cast<double>(sink) * math::kLog2e);
+    const float M2 = M > m ? M : m, shift = M2 == -kSpecInf ? 0.0f : M2;
+    const float a = spec_exp2<R>(M - shift), b = spec_exp2<R>(m - shift);
+    M = M2;
+    L = spec_fma<R>(L, a, b);
+    for (int c = 0; c < value_dim; ++c) total[c] *= a;
+  }
   for (int c = 0; c < value_dim; ++c) {
     const float x = L == 0.0f ? 0.0f : total[c] / L + 0.0f;
-    out[c] = std::isnan(x) ? kSpecNan : x;
+    out[c] = (std::isnan(x) ? kSpecNan : x) * static_cast<float>(terms.keep_scale);
   }
+  if (saw_nothing && std::isfinite(sink)) return sink;
   if (L == 0.0f) return -kSpecInf;
   const auto lse = static_cast<float>((static_cast<double>(M) + math::log2(static_cast<double>(L))) * math::kLn2);
   return std::isnan(lse) ? kSpecNan : lse;
