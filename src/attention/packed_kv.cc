@@ -14,15 +14,15 @@ using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
-PackedKv::Order PackedKv::sorted(const PackSource& source, size_t batch_row) {
-  Order order;
+KeyOrder sort_keys(const PackSource& source, int64_t batch_row) {
+  KeyOrder order;
   if (source.positions == nullptr) return order;
   for (int64_t i = 0; i < source.kv_len; ++i) {
     const int64_t position = source.positions[i];
     if (position == -1) continue;
-    require(position >= 0 && position <= kMaxPosition,
+    require(position >= 0 && position <= PackedKv::kMaxPosition,
             "[attention] key {} of batch row {} has position {}, expected -1 (unwritten) or 0 to {}", i, batch_row,
-            position, kMaxPosition);
+            position, PackedKv::kMaxPosition);
     order.slot.push_back(i);
   }
   std::sort(order.slot.begin(), order.slot.end(),
@@ -39,11 +39,11 @@ PackedKv::Order PackedKv::sorted(const PackSource& source, size_t batch_row) {
 }
 
 PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool) {
-  std::vector<Order> orders;
+  std::vector<KeyOrder> orders;
   std::vector<size_t> tiles_before{0};
   for (size_t b = 0; b < sources.size(); ++b) {
     const PackSource& source = sources[b];
-    orders.push_back(sorted(source, b));
+    orders.push_back(sort_keys(source, static_cast<int64_t>(b)));
     KvView view;
     view.geometry = geometry;
     view.head_stride = geometry.block_floats();
@@ -97,7 +97,7 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
   pool.for_each(static_cast<int64_t>(tiles) * kPanelsPerTile, pack);
 }
 
-void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order,
+void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order,
                           int64_t first_position, float* block) {
   Run runs[kPanelKeys];
   int n = 0, written = 0;

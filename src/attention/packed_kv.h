@@ -20,11 +20,19 @@ struct PackSource {
   const int64_t* positions = nullptr;  ///< position of each key, -1 for a slot that was never written
 };
 
+/// The written slots of one sequence by rising position; empty when the keys simply follow each other.
+struct KeyOrder {
+  std::vector<int64_t> position, slot;
+};
+
+/// Errors: kInvalidArgument when two keys have the same position, or one is negative (but -1) or above
+/// PackedKv::kMaxPosition.
+KeyOrder sort_keys(const PackSource& source, int64_t batch_row);
+
 /// Packs a batch of sequences, in parallel. Memory: the keys and values once, rounded up to whole tiles.
 class PackedKv {
  public:
-  /// Errors: kInvalidArgument when two keys of a sequence have the same position, or one is negative (but -1) or above
-  /// kMaxPosition; kResourceExhausted.
+  /// Errors: as sort_keys(); kResourceExhausted.
   PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool);
   PackedKv(const PackedKv&) = delete;
   PackedKv& operator=(const PackedKv&) = delete;
@@ -35,18 +43,13 @@ class PackedKv {
   static constexpr int64_t kMaxPosition = int64_t{1} << 62;
 
  private:
-  // Slots of one sequence by rising position; empty when the keys simply follow each other.
-  struct Order {
-    std::vector<int64_t> position, slot;
-  };
   // `count` keys from slot `token` on go to consecutive positions inside one block of 64.
   struct Run {
     int64_t token;
     int32_t count, column;
   };
 
-  static Order sorted(const PackSource& source, size_t batch_row);
-  void pack_block(const KvGeometry& geometry, const PackSource& source, const Order& order, int64_t first_position,
+  void pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order, int64_t first_position,
                   float* block);
 
   AlignedBuffer<float> data_;

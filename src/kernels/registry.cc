@@ -6,14 +6,18 @@
 
 namespace regard::kernels {
 
-#define REGARD_DECLARE_SET(isa_namespace)          \
-  namespace isa_namespace {                        \
-  extern const ElementwiseKernels kElementwise;    \
-  extern const LinearKernels kLinear;              \
-  extern const AttentionKernels kAttention;        \
+#define REGARD_DECLARE_SET(isa_namespace)                    \
+  namespace isa_namespace {                                  \
+  extern const ElementwiseKernels kElementwise;              \
+  extern const LinearKernels kLinear;                        \
+  extern const AttentionKernels kAttention;                  \
+  extern const AttentionBackwardKernels kAttentionBackward;  \
   }
-#define REGARD_SET(isa, isa_namespace) \
-  KernelSet { isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention }
+#define REGARD_SET(isa, isa_namespace)                                                                   \
+  KernelSet {                                                                                            \
+    isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention,              \
+        &isa_namespace::kAttentionBackward                                                               \
+  }
 
 REGARD_DECLARE_SET(baseline)
 #if defined(__x86_64__)

@@ -3,6 +3,7 @@
 
 #include "base/isa.h"
 #include "kernels/attention.h"
+#include "kernels/attention_backward.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 
@@ -13,6 +14,7 @@ struct KernelSet {
   const ElementwiseKernels* elementwise;
   const LinearKernels* linear;
   const AttentionKernels* attention;
+  const AttentionBackwardKernels* attention_backward;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

@@ -1,0 +1,102 @@
+// The public call for gradients: check, then backward.cc.
+#include <vector>
+
+#include "attention/backward.h"
+#include "attention/tensor_check.h"
+#include "base/check.h"
+#include "regard/attention_backward.h"
+#include "runtime/thread_pool.h"
+
+namespace regard {
+
+namespace {
+
+constexpr std::string_view kName = "attend_backward";
+
+struct NamedRange {
+  std::string_view name;
+  ByteRange bytes;
+};
+
+// Errors: kInvalidArgument unless `tensor` has the shape of `like`.
+template <class T, class U>
+NamedRange check_like(std::string_view name, const TensorView<T>& tensor, const TensorView<U>& like) {
+  const NamedRange range{name, check_tensor(kName, name, tensor, like.rank)};
+  require(tensor.shape == like.shape, "[{}] {} has shape {}, expected {}", kName, name, shape_text(tensor),
+          shape_text(like));
+  return range;
+}
+
+bool absent(const TensorView<float>& tensor) { return tensor.rank == 0 && tensor.data == nullptr; }
+
+// A gradient of the shape of `like`, in memory of its own.
+void check_gradient(std::string_view name, const TensorView<float>& gradient, const TensorView<const float>& like,
+                    std::vector<NamedRange>& others) {
+  if (absent(gradient)) return;
+  const NamedRange range = check_like(name, gradient, like);
+  check_no_self_overlap(kName, name, gradient);
+  for (const NamedRange& other : others)
+    require(!range.bytes.overlaps(other.bytes), "[{}] the memory of {} overlaps that of {}: give it its own", kName,
+            name, other.name);
+  others.push_back(range);
+}
+
+// The rows of a gradient as the kernels write them: its own, or a dense copy that is copied back at the end.
+struct DenseRows {
+  explicit DenseRows(const TensorView<float>& gradient)
+      : given(gradient), rows(absent(gradient) || has_dense_rows(gradient) ? gradient : dense_like(gradient, copy)) {}
+  void give_back() const {
+    if (!copy.empty()) copy_tensor(rows, given);
+  }
+  AlignedBuffer<float> copy;
+  TensorView<float> given, rows;
+};
+
+}  // namespace
+
+void attend_backward(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                     TensorView<const float> out, TensorView<const float> lse, TensorView<const float> dout,
+                     TensorView<const float> dlse, const Mask& mask, const AttentionOptions& options,
+                     TensorView<float> dq, TensorView<float> dk, TensorView<float> dv) {
+  std::vector<NamedRange> ranges = {{"q", check_tensor(kName, "q", q, 4)},
+                                    {"k", check_tensor(kName, "k", k, 4)},
+                                    {"v", check_tensor(kName, "v", v, 4)}};
+  const CallSizes sizes = check_sizes(kName, q, k, &v);
+  const AttentionShape shape = check_numbers(kName, sizes, options);
+  TensorView<const float> out_shape, lse_shape;
+  out_shape.rank = 4;
+  out_shape.shape = {sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim};
+  lse_shape.rank = 3;
+  lse_shape.shape = {sizes.batch, sizes.num_q_heads, sizes.q_len, 1};
+  ranges.push_back(check_like("out", out, out_shape));
+  ranges.push_back(check_like("lse", lse, lse_shape));
+  ranges.push_back(check_like("dout", dout, out_shape));
+  if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
+  require(!absent(dq) || !absent(dk) || !absent(dv), "[{}] no gradient is wanted: give dq, dk or dv", kName);
+  check_gradient("dq", dq, q, ranges);
+  check_gradient("dk", dk, k, ranges);
+  check_gradient("dv", dv, v, ranges);
+  const CallPositions positions(kName, sizes, mask, options);
+  if (sizes.batch == 0) return;
+  const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
+  positions.check_queries(plan);
+
+  AlignedBuffer<float> copies[5];
+  const DenseRows dq_rows(dq), dk_rows(dk), dv_rows(dv);
+  const BackwardTensors tensors{.q = with_dense_rows(q, copies[0]),
+                                .k = with_dense_rows(k, copies[1]),
+                                .v = with_dense_rows(v, copies[2]),
+                                .out = with_dense_rows(out, copies[3]),
+                                .lse = lse,
+                                .dout = with_dense_rows(dout, copies[4]),
+                                .dlse = dlse,
+                                .dq = dq_rows.rows,
+                                .dk = dk_rows.rows,
+                                .dv = dv_rows.rows};
+  backward_tensors(tensors, sizes, shape, plan, positions, default_pool(), options.stop);
+  dq_rows.give_back();
+  dk_rows.give_back();
+  dv_rows.give_back();
+}
+
+}  // namespace regard

@@ -1,0 +1,264 @@
+#include "attention/backward.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "attention/backward_keys.h"
+#include "attention/backward_rows.h"
+#include "base/check.h"
+#include "base/math.h"
+#include "runtime/thread_pool.h"
+
+namespace regard {
+
+using kernels::kMaxBlockRows;
+using kernels::kPanelsPerTile;
+using kernels::kWeightStride;
+
+namespace {
+
+// Work for each thread that lets the last of them find something to do.
+constexpr int64_t kItemsPerThread = 4;
+// Waiting for a turn: as long as another thread takes for a step or two, then the core is given away.
+constexpr int kSpins = 4000;
+
+struct KeyItem {
+  int64_t block = 0;
+  int64_t batch = 0;
+  int kv_head = 0;
+};
+
+// Which block of keys adds next to the dq of a block of rows; a cache line each.
+struct alignas(64) Turn {
+  std::atomic<int64_t> next{0};
+};
+
+struct Scratch {
+  KeyScratch keys;
+  float *q, *dout, *p, *ds;
+  uint64_t (*seen)[kPanelsPerTile];
+  static Scratch carve(Carver& carver, int panels, int head_dim, int value_dim) {
+    constexpr size_t kRows = kMaxBlockRows;
+    Scratch s;
+    s.keys = KeyScratch::carve(carver, panels, head_dim, value_dim);
+    s.q = carver.take<float>(kRows * static_cast<size_t>(kernels::padded_dim(head_dim)));
+    s.dout = carver.take<float>(kRows * static_cast<size_t>(kernels::padded_dim(value_dim)));
+    s.p = carver.take<float>(kRows * kWeightStride);
+    s.ds = carver.take<float>(kRows * kWeightStride);
+    s.seen = reinterpret_cast<uint64_t(*)[kPanelsPerTile]>(carver.take<uint64_t>(kRows * kPanelsPerTile));
+    return s;
+  }
+};
+
+// A block of keys, its gradients and the rows that pass should stay in the second-level cache together. With few heads
+// smaller blocks keep several threads busy. No result depends on it.
+int panels_of_block(const CallSizes& sizes, const ThreadPool& pool) {
+  const int64_t widest = std::max(sizes.head_dim, sizes.value_dim);
+  int panels = widest <= 128 ? 4 : widest <= 256 ? 2 : 1;
+  const int64_t tiles = (sizes.kv_len + kernels::kTileKeys - 1) / kernels::kTileKeys;
+  if (panels == 4 && pool.size() > 1 && tiles * sizes.batch * sizes.num_kv_heads < 2 * kItemsPerThread * pool.size())
+    panels = 2;
+  return panels;
+}
+
+}  // namespace
+
+class BackwardCall {
+ public:
+  BackwardCall(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
+               const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop)
+      : tensors_(tensors),
+        shape_(shape),
+        pool_(pool),
+        stop_(stop),
+        kernel_(*kernels::kernels().attention_backward),
+        panels_(panels_of_block(sizes, pool)),
+        factor_(static_cast<float>(shape.scale * math::kLog2e)),
+        keys_(keys_of(tensors, sizes, positions, panels_)),
+        rows_(tensors, shape, mask, positions, keys_) {}
+
+  void execute() {
+    size_t most = 0;
+    for (const BackwardKeys& keys : keys_) most = std::max(most, keys.blocks().size());
+    std::vector<KeyItem> items;
+    // The first blocks of all heads, then the second ones: neighbours in the list wait for nobody.
+    for (size_t block = 0; block < most; ++block)
+      for (size_t b = 0; b < keys_.size(); ++b)
+        for (int h = 0; h < shape_.num_kv_heads && block < keys_[b].blocks().size(); ++h)
+          items.push_back({static_cast<int64_t>(block), static_cast<int64_t>(b), h});
+    turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.size()));
+    Carver measure(nullptr);
+    Scratch::carve(measure, panels_, shape_.head_dim, shape_.value_dim);
+    workspace_.reserve(pool_.size(), measure.used());
+
+    const auto prepare = [this](int64_t i, int) {
+      rows_.prepare(i);
+      turns_[static_cast<size_t>(i)].next.store(rows_.block(i).key_blocks.begin, std::memory_order_relaxed);
+    };
+    pool_.for_each(rows_.size(), prepare, stop_);
+    std::atomic<size_t> next{0};
+    // Taken in order by whoever is free, so that the block before the one at hand is done or being worked on.
+    pool_.run([&](int thread) {
+      for (size_t i; !abandoned() && (i = next.fetch_add(1, std::memory_order_relaxed)) < items.size();)
+        run_item(items[i], thread);
+    });
+    if (abandoned()) fail(Code::kCancelled, "[attention] stopped on request");
+  }
+
+ private:
+  static std::vector<BackwardKeys> keys_of(const BackwardTensors& tensors, const CallSizes& sizes,
+                                           const CallPositions& positions, int panels) {
+    std::vector<BackwardKeys> keys;
+    for (int64_t b = 0; b < sizes.batch; ++b) {
+      PackSource source;
+      source.kv_len = sizes.kv_len;
+      source.k_begin = positions.k_begin(b);
+      source.positions = positions.keys(b);
+      if (sizes.kv_len > 0)
+        source.rows = {.k = tensors.k.at(b),
+                       .k_token_stride = tensors.k.strides[2],
+                       .k_head_stride = tensors.k.strides[1],
+                       .v = tensors.v.at(b),
+                       .v_token_stride = tensors.v.strides[2],
+                       .v_head_stride = tensors.v.strides[1]};
+      keys.emplace_back(source, b, panels);
+    }
+    return keys;
+  }
+
+  // Once a thread has seen the request all of them leave, those too that wait for a turn that will not come.
+  bool abandoned() noexcept {
+    if (stop_ != nullptr && stop_->stop_requested()) abandoned_.store(true, std::memory_order_relaxed);
+    return abandoned_.load(std::memory_order_relaxed);
+  }
+
+  void run_item(const KeyItem& item, int thread) noexcept {
+    Carver carver(workspace_.arena(thread));
+    const Scratch scratch = Scratch::carve(carver, panels_, shape_.head_dim, shape_.value_dim);
+    const BackwardKeys& keys = keys_[static_cast<size_t>(item.batch)];
+    const KeyBlock& block = keys.blocks()[static_cast<size_t>(item.block)];
+    keys.pack(block, item.kv_head, shape_.head_dim, shape_.value_dim, scratch.keys);
+    const int64_t count = int64_t{panels_} * kernels::kPanelKeys;
+    std::fill_n(scratch.keys.dk, count * kernels::padded_dim(shape_.head_dim), 0.0f);
+    std::fill_n(scratch.keys.dv, count * kernels::padded_dim(shape_.value_dim), 0.0f);
+    const Interval row_blocks = rows_.blocks_of(item.batch, item.kv_head);
+    for (int64_t i = row_blocks.begin; i < row_blocks.end; ++i) {
+      const Interval wanted = rows_.block(i).key_blocks;
+      if (item.block < wanted.begin || item.block >= wanted.end) continue;
+      if (abandoned()) return;
+      step(item, keys, block, i, scratch);
+    }
+    finish_keys(item, keys, block, scratch.keys);
+  }
+
+  // One block of rows against one block of keys.
+  void step(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& key_block, int64_t i,
+            const Scratch& scratch) noexcept {
+    const BackwardRowBlock& rows = rows_.block(i);
+    const BlockSight sight = rows_.look(i, keys, key_block, panels_, scratch.seen);
+    kernels::BackwardBlock block{};
+    if (sight != BlockSight::kNothing) {
+      block = {.q = scratch.q,
+               .dout = scratch.dout,
+               .rows = rows.rows,
+               .panels = panels_,
+               .head_dim = shape_.head_dim,
+               .value_dim = shape_.value_dim,
+               .softcap = static_cast<float>(shape_.softcap * math::kLog2e),
+               .k = scratch.keys.k,
+               .v = scratch.keys.v,
+               .k_rows = scratch.keys.k_rows,
+               .lse_high = rows_.lse_high(i),
+               .lse_low = rows_.lse_low(i),
+               .delta = rows_.delta(i),
+               .seen = sight == BlockSight::kSome ? scratch.seen : nullptr,
+               .p = scratch.p,
+               .ds = scratch.ds};
+      load_rows(i, scratch);
+      kernel_.weights(block);
+      kernel_.add_keys(block, tensors_.dk.data == nullptr ? nullptr : scratch.keys.dk,
+                       tensors_.dv.data == nullptr ? nullptr : scratch.keys.dv);
+    }
+    if (tensors_.dq.data == nullptr) return;
+    // Every block of the range takes its turn, also one that found nothing: the next one waits for its number.
+    std::atomic<int64_t>& turn = turns_[static_cast<size_t>(i)].next;
+    for (int spins = 0; turn.load(std::memory_order_acquire) != item.block; ++spins) {
+      if (abandoned()) return;
+      if (spins < kSpins)
+        pause();
+      else
+        std::this_thread::yield();
+    }
+    float* dq[kMaxBlockRows];
+    for (int r = 0; r < rows.rows; ++r) dq[r] = tensors_.dq.at(rows.batch, rows_.head(rows, r), rows_.token(rows, r));
+    if (sight != BlockSight::kNothing) kernel_.add_queries(block, dq);
+    if (item.block + 1 == rows.key_blocks.end)
+      kernel_.finish_rows(dq, rows.rows, shape_.head_dim, static_cast<float>(shape_.scale), dq);
+    turn.store(item.block + 1, std::memory_order_release);
+  }
+
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  void load_rows(int64_t i, const Scratch& scratch) const noexcept {
+    const BackwardRowBlock& rows = rows_.block(i);
+    const float* q[kMaxBlockRows];
+    const float* dout[kMaxBlockRows];
+    for (int r = 0; r < rows.rows; ++r) {
+      const bool read = rows_.takes_part(i, r);
+      const int64_t b = rows.batch, h = rows_.head(rows, r), t = rows_.token(rows, r);
+      q[r] = read ? tensors_.q.at(b, h, t) : nullptr;
+      dout[r] = read ? tensors_.dout.at(b, h, t) : nullptr;
+    }
+    kernel_.load_rows(q, rows.rows, shape_.head_dim, factor_, scratch.q);
+    kernel_.load_rows(dout, rows.rows, shape_.value_dim, 1.0f, scratch.dout);
+  }
+
+  void finish_keys(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& block,
+                   const KeyScratch& scratch) const noexcept {
+    for (int i = 0; i < block.count; ++i) {
+      const int64_t slot = keys.slot(block.first + i), at = keys.position(block.first + i) - block.base;
+      if (tensors_.dk.data != nullptr)
+        finish_key(scratch.dk, at, shape_.head_dim, static_cast<float>(math::kLn2),
+                   tensors_.dk.at(item.batch, item.kv_head, slot));
+      if (tensors_.dv.data != nullptr)
+        finish_key(scratch.dv, at, shape_.value_dim, 1.0f, tensors_.dv.at(item.batch, item.kv_head, slot));
+    }
+  }
+  void finish_key(const float* sums, int64_t at, int dim, float factor, float* to) const noexcept {
+    const float* from = sums + at * kernels::padded_dim(dim);
+    kernel_.finish_rows(&from, 1, dim, factor, &to);
+  }
+
+  const BackwardTensors& tensors_;
+  const AttentionShape& shape_;
+  ThreadPool& pool_;
+  const StopToken* stop_;
+  const kernels::AttentionBackwardKernels& kernel_;
+  int panels_;
+  float factor_;
+  std::vector<BackwardKeys> keys_;
+  BackwardRows rows_;
+  std::unique_ptr<Turn[]> turns_;
+  Workspace workspace_;
+  std::atomic<bool> abandoned_{false};
+};
+
+void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
+                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop) {
+  // Slots that hold no key belong to no block.
+  for (int64_t b = 0; b < sizes.batch; ++b)
+    for (int64_t j = 0; j < sizes.kv_len && positions.keys(b) != nullptr; ++j)
+      for (int64_t h = 0; h < sizes.num_kv_heads && positions.keys(b)[j] < 0; ++h) {
+        if (tensors.dk.data != nullptr) std::fill_n(tensors.dk.at(b, h, j), sizes.head_dim, 0.0f);
+        if (tensors.dv.data != nullptr) std::fill_n(tensors.dv.at(b, h, j), sizes.value_dim, 0.0f);
+      }
+  BackwardCall(tensors, sizes, shape, mask, positions, pool, stop).execute();
+}
+
+}  // namespace regard
