@@ -4,7 +4,9 @@
 // fill the table.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/registry.h"
 #include "regard/dtype.h"
@@ -72,6 +74,42 @@ inline void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t 
     for (int c = 0; c < dim; ++c) to[c] = from[c];
     for (int c = dim; c < padded; ++c) to[c] = 0.0f;
   }
+}
+
+/// Copies `count` tokens of one head from one block to another.
+inline void copy_slots(const KvGeometry& geometry, const float* from, int from_column, float* to, int to_column,
+                       int count) {
+  const auto n = static_cast<size_t>(count);
+  for (int i = 0; i < geometry.head_dim; ++i)
+    std::copy_n(from + i * kernels::kPanelKeys + from_column, n, to + i * kernels::kPanelKeys + to_column);
+  const int64_t row = kernels::padded_dim(geometry.value_dim), values = geometry.key_floats();
+  std::copy_n(from + values + from_column * row, n * static_cast<size_t>(row), to + values + to_column * row);
+}
+
+/// Fills the slots of `count` tokens with NaN, as if they had never been written. All bits set is a NaN.
+inline void clear_slots(const KvGeometry& geometry, float* block, int column, int count) {
+  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+  for (int i = 0; i < geometry.head_dim; ++i) std::memset(block + i * kernels::kPanelKeys + column, 0xFF, bytes);
+  const int64_t row = kernels::padded_dim(geometry.value_dim);
+  std::memset(block + geometry.key_floats() + column * row, 0xFF, bytes * static_cast<size_t>(row));
+}
+
+/// One token of one head as it is stored, its key and then its value without padding.
+inline void read_token(const KvGeometry& geometry, const float* block, int column, uint8_t* to) {
+  for (int i = 0; i < geometry.head_dim; ++i, to += sizeof(float))
+    std::memcpy(to, block + i * kernels::kPanelKeys + column, sizeof(float));
+  const float* value = block + geometry.key_floats() + column * kernels::padded_dim(geometry.value_dim);
+  std::memcpy(to, value, static_cast<size_t>(geometry.value_dim) * sizeof(float));
+}
+
+/// The inverse of read_token().
+inline void write_token(const KvGeometry& geometry, const uint8_t* from, float* block, int column) {
+  for (int i = 0; i < geometry.head_dim; ++i, from += sizeof(float))
+    std::memcpy(block + i * kernels::kPanelKeys + column, from, sizeof(float));
+  const int padded = kernels::padded_dim(geometry.value_dim);
+  float* value = block + geometry.key_floats() + column * padded;
+  std::memcpy(value, from, static_cast<size_t>(geometry.value_dim) * sizeof(float));
+  std::fill(value + geometry.value_dim, value + padded, 0.0f);
 }
 
 }  // namespace regard

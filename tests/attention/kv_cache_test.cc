@@ -5,66 +5,25 @@
 
 #include <thread>
 
-#include "attention/testing.h"
+#include "attention/caches.h"
 #include "regard/error.h"
 #include "runtime/thread_pool.h"
 
 namespace regard {
 namespace {
 
-using kernels::kPanelKeys;
+using namespace testing_attention;
 using kernels::kTileKeys;
 
 KvCacheOptions options(int heads, int d, int dv) {
   KvCacheOptions o;
-  o.geometry = {.num_kv_heads = heads, .head_dim = d, .value_dim = dv};
+  o.geometry = geometry(heads, d, dv);
   return o;
-}
-
-// Token t of stream s: k[head][i] and v[head][c] are numbers of their own.
-struct Tokens {
-  int heads, d, dv;
-  std::vector<float> k, v;
-  Tokens(int stream, int count, int num_heads, int head_dim, int value_dim)
-      : heads(num_heads), d(head_dim), dv(value_dim) {
-    k = testing_attention::gaussians(static_cast<uint64_t>(100 + stream), int64_t{count} * heads * d);
-    v = testing_attention::gaussians(static_cast<uint64_t>(200 + stream), int64_t{count} * heads * dv);
-  }
-  KvRows rows(int64_t first) const {
-    return {.k = k.data() + first * heads * d,
-            .k_token_stride = heads * d,
-            .k_head_stride = d,
-            .v = v.data() + first * heads * dv,
-            .v_token_stride = heads * dv,
-            .v_head_stride = dv};
-  }
-};
-
-float key_at(const KvView& view, int64_t position, int head, int i) {
-  return view.keys(position / kTileKeys, static_cast<int>(position % kTileKeys / kPanelKeys),
-                   head)[i * kPanelKeys + position % kPanelKeys];
-}
-float value_at(const KvView& view, int64_t position, int head, int c) {
-  return view.values(position / kTileKeys, static_cast<int>(position % kTileKeys / kPanelKeys),
-                     head)[position % kPanelKeys * kernels::padded_dim(view.geometry.value_dim) + c];
-}
-
-// Position p of the cache holds token p of `tokens`, for p in [begin, end).
-void expect_holds(const KvCache& cache, const Tokens& tokens, int64_t begin, int64_t end) {
-  const KvView view = cache.view();
-  ASSERT_LE(end, cache.size());
-  for (int64_t p = begin; p < end; ++p)
-    for (int h = 0; h < tokens.heads; ++h) {
-      for (int i = 0; i < tokens.d; ++i)
-        ASSERT_EQ(key_at(view, p, h, i), tokens.k[static_cast<size_t>((p * tokens.heads + h) * tokens.d + i)]) << p;
-      for (int c = 0; c < tokens.dv; ++c)
-        ASSERT_EQ(value_at(view, p, h, c), tokens.v[static_cast<size_t>((p * tokens.heads + h) * tokens.dv + c)]) << p;
-    }
 }
 
 TEST(KvCache, HoldsWhatWasAppendedInAnyPortions) {
   for (const auto& [d, dv] : {std::pair{1, 1}, std::pair{33, 7}, std::pair{64, 64}, std::pair{40, 48}}) {
-    const Tokens tokens(1, 700, 3, d, dv);
+    const Tokens tokens(1, 700, geometry(3, d, dv));
     for (int portion : {1, 3, 16, 63, 64, 65, 256, 700}) {
       KvCache cache(options(3, d, dv));
       for (int at = 0; at < 700; at += portion) cache.append(tokens.rows(at), std::min(portion, 700 - at));
@@ -78,7 +37,7 @@ TEST(KvCache, HoldsWhatWasAppendedInAnyPortions) {
 }
 
 TEST(KvCache, GrowingMovesNoTile) {
-  const Tokens tokens(1, 600, 2, 16, 16);
+  const Tokens tokens(1, 600, geometry(2, 16, 16));
   KvCache cache(options(2, 16, 16));
   cache.append(tokens.rows(0), 300);
   const float* first = cache.view().keys(0, 0, 0);
@@ -89,7 +48,7 @@ TEST(KvCache, GrowingMovesNoTile) {
 }
 
 TEST(KvCache, TruncateThenAppendOverwrites) {
-  const Tokens a(1, 600, 2, 24, 24), b(2, 600, 2, 24, 24);
+  const Tokens a(1, 600, geometry(2, 24, 24)), b(2, 600, geometry(2, 24, 24));
   for (int keep : {0, 1, 63, 64, 255, 256, 257, 511, 512, 599}) {
     KvCache cache(options(2, 24, 24));
     cache.append(a.rows(0), 600);
@@ -102,7 +61,7 @@ TEST(KvCache, TruncateThenAppendOverwrites) {
 }
 
 TEST(KvCache, ShrinkGivesBackWholeTiles) {
-  const Tokens a(1, 600, 2, 24, 24);
+  const Tokens a(1, 600, geometry(2, 24, 24));
   KvCache cache(options(2, 24, 24));
   cache.append(a.rows(0), 600);
   cache.truncate(257);
@@ -112,7 +71,7 @@ TEST(KvCache, ShrinkGivesBackWholeTiles) {
 }
 
 TEST(KvCache, ForksDoNotAlias) {
-  const Tokens a(1, 900, 2, 24, 8), b(2, 900, 2, 24, 8);
+  const Tokens a(1, 900, geometry(2, 24, 8)), b(2, 900, geometry(2, 24, 8));
   for (int at : {0, 1, 100, 255, 256, 257, 512, 600}) {
     KvCache origin(options(2, 24, 8));
     origin.append(a.rows(0), at);
@@ -129,7 +88,7 @@ TEST(KvCache, ForksDoNotAlias) {
 }
 
 TEST(KvCache, WritingIntoASharedTileCopiesItFirst) {
-  const Tokens a(1, 600, 2, 24, 8), b(2, 600, 2, 24, 8);
+  const Tokens a(1, 600, geometry(2, 24, 8)), b(2, 600, geometry(2, 24, 8));
   for (int keep : {0, 100, 255, 256, 300, 511}) {
     KvCache origin(options(2, 24, 8));
     origin.append(a.rows(0), 512);
@@ -151,7 +110,7 @@ TEST(KvCache, BudgetRefusesWithNumbersAndChangesNothing) {
   const int64_t tile = KvCache::tile_bytes(o.geometry);
   EXPECT_EQ(tile, 256 * 2 * (16 + 16) * 4);
   o.budget = std::make_shared<KvBudget>(3 * tile + 5);
-  const Tokens a(1, 1200, 2, 16, 16);
+  const Tokens a(1, 1200, geometry(2, 16, 16));
   KvCache cache(o);
   {
     KvCache other(o);
@@ -189,7 +148,7 @@ TEST(KvCache, RefusesWhatMakesNoSense) {
   KvCacheOptions small = options(1, 16, 16);
   small.max_tokens = 10;
   KvCache cache(small);
-  const Tokens a(1, 20, 1, 16, 16);
+  const Tokens a(1, 20, geometry(1, 16, 16));
   cache.append(a.rows(0), 10);
   EXPECT_THROW(cache.append(a.rows(10), 1), Error);
   EXPECT_THROW(cache.append(a.rows(10), -1), Error);
@@ -199,7 +158,7 @@ TEST(KvCache, RefusesWhatMakesNoSense) {
 
 TEST(KvCache, AppendingABatchIsAllOrNothing) {
   ThreadPool pool(3);
-  const Tokens a(1, 900, 2, 32, 32);
+  const Tokens a(1, 900, geometry(2, 32, 32));
   KvCacheOptions o = options(2, 32, 32);
   o.budget = std::make_shared<KvBudget>(6 * KvCache::tile_bytes(o.geometry));
   std::vector<KvCache> caches;
@@ -220,7 +179,7 @@ TEST(KvCache, AppendingABatchIsAllOrNothing) {
 
 // For the thread sanitizer: forks of one cache read, grow and go away on several threads at once.
 TEST(KvCache, ForksOnSeveralThreads) {
-  const Tokens a(1, 700, 1, 8, 8);
+  const Tokens a(1, 700, geometry(1, 8, 8));
   KvCache origin(options(1, 8, 8));
   origin.append(a.rows(0), 512);
   std::vector<KvCache> forks;

@@ -1,0 +1,55 @@
+// The memory of a whole tile of 256 positions, which several caches may hold together.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "attention/kv_store.h"
+#include "base/aligned_buffer.h"
+
+namespace regard {
+
+/// Four blocks for each head, filled with NaN until they are written: a slot that was never written cannot pass for a
+/// key. Counted in a budget.
+class KvTile {
+ public:
+  struct Release {
+    // The last holder sees everything that the others did with the tile before they let go of it.
+    void operator()(KvTile* tile) const noexcept {
+      if (tile->holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete tile;
+    }
+  };
+  using Pointer = std::unique_ptr<KvTile, Release>;
+
+  static int64_t bytes(const KvGeometry& geometry) noexcept {
+    return geometry.tile_floats() * static_cast<int64_t>(sizeof(float));
+  }
+
+  /// Errors: kResourceExhausted, with the numbers.
+  static Pointer make(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
+                      int64_t tokens_wanted);
+  /// A tile of its own with the same contents. Errors: as make().
+  Pointer copy(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
+               int64_t tokens_wanted) const;
+  /// One more holder of the same tile.
+  Pointer share() noexcept {
+    holders_.fetch_add(1, std::memory_order_relaxed);
+    return Pointer(this);
+  }
+  bool shared() const noexcept { return holders_.load(std::memory_order_acquire) > 1; }
+
+  /// One head's block of the 64 positions from 64 * panel on.
+  float* block(const KvGeometry& geometry, int64_t panel, int kv_head) noexcept {
+    return data_.data() + (panel * geometry.num_kv_heads + kv_head) * geometry.block_floats();
+  }
+
+ private:
+  KvTile(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
+         int64_t tokens_wanted);
+
+  std::atomic<int> holders_{1};
+  KvBudgetShare share_;
+  AlignedBuffer<float> data_;
+};
+
+}  // namespace regard

@@ -1,0 +1,124 @@
+#include "attention/paged_kv_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/checked.h"
+
+namespace regard {
+
+using kernels::kPanelKeys;
+using kernels::kPanelsPerTile;
+using kernels::kTileKeys;
+
+PagedKvCache::PagedKvCache(std::shared_ptr<PagePool> pool, int64_t max_tokens)
+    : KvStore(pool == nullptr ? KvGeometry{} : pool->geometry()), pool_(std::move(pool)), max_tokens_(max_tokens) {
+  require(pool_ != nullptr, "[PagedKvCache] no pool, expected one");
+  require(max_tokens >= 0, "[PagedKvCache] max_tokens is {}, expected 0 or more", max_tokens);
+}
+
+int64_t PagedKvCache::bytes() const noexcept {
+  return static_cast<int64_t>(pages_.size()) * pool_->page_bytes() + (gathered_ == nullptr ? 0 : gathered_->bytes());
+}
+
+std::vector<int64_t> PagedKvCache::page_table() const {
+  std::vector<int64_t> ids;
+  for (const PagePool::Pointer& page : pages_) ids.push_back(page->id);
+  return ids;
+}
+
+// Whole tiles stand in the table, because the next tile's keys are fetched ahead whether they are there or not.
+void PagedKvCache::set_blocks(size_t first_page) {
+  if (gathers()) return;
+  const auto per_page = static_cast<size_t>(pool_->page_keys() / kPanelKeys);
+  const int64_t stride = geometry_.num_kv_heads * geometry_.block_floats();
+  const size_t all = pages_.size() * per_page;
+  blocks_.resize((all + kPanelsPerTile - 1) / kPanelsPerTile * kPanelsPerTile);
+  for (size_t i = first_page * per_page; i < all; ++i)
+    blocks_[i] = pages_[i / per_page]->block + static_cast<int64_t>(i % per_page) * stride;
+  if (all > 0) std::fill(blocks_.begin() + static_cast<int64_t>(all), blocks_.end(), blocks_[all - 1]);
+}
+
+void PagedKvCache::prepare(int64_t count) {
+  const int64_t size = size_after("PagedKvCache::append", count, max_tokens_), keys = pool_->page_keys();
+  if (count == 0) return;
+  const size_t before = pages_.size(), wanted = static_cast<size_t>(ceil_div(size, keys));
+  const auto last = static_cast<size_t>(size_ / keys);  // the page that is written first
+  PagePool::Pointer own;
+  if (size_ % keys != 0 && pages_[last]->shared()) {
+    own = pool_->take(size);
+    for (int h = 0; h < geometry_.num_kv_heads; ++h)
+      for (int64_t i = 0; i < size_ % keys;) {
+        const KvSlots from = pool_->slots(*pages_[last], i, h), to = pool_->slots(*own, i, h);
+        const int n = static_cast<int>(std::min<int64_t>({size_ % keys - i, from.count, to.count}));
+        copy_slots(geometry_, from.block, from.column, to.block, to.column, n);
+        i += n;
+      }
+  }
+  try {
+    pages_.reserve(wanted);
+    while (pages_.size() < wanted) pages_.push_back(pool_->take(size));
+    set_blocks(before);
+  } catch (...) {
+    pages_.resize(before);
+    throw;
+  }
+  if (own == nullptr) return;
+  pages_[last] = std::move(own);
+  set_blocks(last);
+}
+
+KvSlots PagedKvCache::slots(int64_t position, int kv_head) noexcept {
+  const int64_t keys = pool_->page_keys();
+  return pool_->slots(*pages_[static_cast<size_t>(position / keys)], position % keys, kv_head);
+}
+
+void PagedKvCache::truncate(int64_t size) {
+  require(size >= 0 && size <= size_, "[PagedKvCache::truncate] size {}, expected 0 to {}", size, size_);
+  size_ = size;
+  pages_.resize(static_cast<size_t>(ceil_div(size, pool_->page_keys())));
+  set_blocks(pages_.size());
+  if (gathered_ != nullptr && gathered_->size() > size) gathered_->truncate(size);
+}
+
+PagedKvCache PagedKvCache::fork(int64_t tokens) const {
+  require(tokens >= 0 && tokens <= size_, "[PagedKvCache::fork] {} tokens, expected 0 to {}", tokens, size_);
+  PagedKvCache copy(pool_, max_tokens_);
+  const auto pages = static_cast<size_t>(ceil_div(tokens, pool_->page_keys()));
+  copy.pages_.reserve(pages);
+  for (size_t i = 0; i < pages; ++i) copy.pages_.push_back(PagePool::share(pages_[i]));
+  copy.size_ = tokens;
+  copy.set_blocks(0);
+  return copy;
+}
+
+void PagedKvCache::gather() const {
+  if (gathered_ == nullptr)
+    gathered_ = std::make_unique<KvCache>(KvCacheOptions{.geometry = geometry_, .budget = pool_->budget()});
+  const int64_t keys = pool_->page_keys();
+  const int64_t first = gathered_->extend(size_ - gathered_->size());
+  for (int h = 0; h < geometry_.num_kv_heads; ++h)
+    for (int64_t p = first; p < size_;) {
+      const KvSlots from = pool_->slots(*pages_[static_cast<size_t>(p / keys)], p % keys, h),
+                    to = gathered_->slots(p, h);
+      const int n = static_cast<int>(std::min<int64_t>({size_ - p, from.count, to.count}));
+      copy_slots(geometry_, from.block, from.column, to.block, to.column, n);
+      p += n;
+    }
+}
+
+KvView PagedKvCache::view() const {
+  if (gathers()) {
+    gather();
+    return gathered_->view();
+  }
+  KvView view;
+  view.geometry = geometry_;
+  view.blocks = blocks_.data();
+  view.head_stride = geometry_.block_floats();
+  view.num_tiles = ceil_div<int64_t>(size_, kTileKeys);
+  view.end = size_;
+  return view;
+}
+
+}  // namespace regard

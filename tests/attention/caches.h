@@ -1,0 +1,100 @@
+// What the tests of caches share: tokens with numbers of their own, one maker for each kind of cache, looking into
+// slots.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/kv_cache.h"
+#include "attention/paged_kv_cache.h"
+#include "attention/ring_kv_cache.h"
+#include "attention/testing.h"
+
+namespace regard::testing_attention {
+
+inline KvGeometry geometry(int heads, int d, int dv) { return {.num_kv_heads = heads, .head_dim = d, .value_dim = dv}; }
+
+// Token t of stream s: k[head][i] and v[head][c] are numbers of their own.
+struct Tokens {
+  int heads, d, dv;
+  std::vector<float> k, v;
+  Tokens(int stream, int count, const KvGeometry& g) : heads(g.num_kv_heads), d(g.head_dim), dv(g.value_dim) {
+    k = gaussians(static_cast<uint64_t>(100 + stream), int64_t{count} * heads * d);
+    v = gaussians(static_cast<uint64_t>(200 + stream), int64_t{count} * heads * dv);
+  }
+  KvRows rows(int64_t first) const {
+    return {.k = k.data() + first * heads * d,
+            .k_token_stride = heads * d,
+            .k_head_stride = d,
+            .v = v.data() + first * heads * dv,
+            .v_token_stride = heads * dv,
+            .v_head_stride = dv};
+  }
+};
+
+inline float key_at(const KvView& view, int64_t position, int head, int i) {
+  return view.keys(position / kernels::kTileKeys - view.first_tile,
+                   static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
+                   head)[i * kernels::kPanelKeys + position % kernels::kPanelKeys];
+}
+inline float value_at(const KvView& view, int64_t position, int head, int c) {
+  return view.values(position / kernels::kTileKeys - view.first_tile,
+                     static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
+                     head)[position % kernels::kPanelKeys * kernels::padded_dim(view.geometry.value_dim) + c];
+}
+
+// Position p of the cache holds token p of `tokens`, for p in [begin, end).
+inline void expect_holds(const KvStore& cache, const Tokens& tokens, int64_t begin, int64_t end) {
+  const KvView view = cache.view();
+  ASSERT_GE(begin, cache.begin());
+  ASSERT_LE(end, cache.size());
+  for (int64_t p = begin; p < end; ++p)
+    for (int h = 0; h < tokens.heads; ++h) {
+      for (int i = 0; i < tokens.d; ++i)
+        ASSERT_EQ(key_at(view, p, h, i), tokens.k[static_cast<size_t>((p * tokens.heads + h) * tokens.d + i)]) << p;
+      for (int c = 0; c < tokens.dv; ++c)
+        ASSERT_EQ(value_at(view, p, h, c), tokens.v[static_cast<size_t>((p * tokens.heads + h) * tokens.dv + c)]) << p;
+    }
+}
+
+// A pool of `pages` pages that hands them out in a random order.
+inline std::shared_ptr<PagePool> shuffled_pool(const KvGeometry& g, int64_t page_keys, int64_t pages,
+                                               uint64_t seed = 1) {
+  auto pool = std::make_shared<PagePool>(PagePoolOptions{.geometry = g, .page_keys = page_keys, .max_pages = pages});
+  std::vector<PagePool::Pointer> all;
+  for (int64_t i = 0; i < pages; ++i) all.push_back(pool->take(0));
+  for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_bits(seed, 3, i) % i]);
+  while (!all.empty()) all.pop_back();
+  return pool;
+}
+
+// A maker of empty caches for up to `tokens` tokens under a mask.
+struct CacheKind {
+  std::string name;
+  std::function<std::unique_ptr<KvStore>(const KvGeometry&, int64_t tokens, const Mask&)> make;
+};
+
+inline CacheKind contiguous_kind() {
+  return {"contiguous", [](const KvGeometry& g, int64_t, const Mask&) -> std::unique_ptr<KvStore> {
+            return std::make_unique<KvCache>(KvCacheOptions{.geometry = g});
+          }};
+}
+inline CacheKind paged_kind(int64_t page_keys) {
+  return {"pages of " + std::to_string(page_keys),
+          [page_keys](const KvGeometry& g, int64_t tokens, const Mask&) -> std::unique_ptr<KvStore> {
+            return std::make_unique<PagedKvCache>(shuffled_pool(g, page_keys, tokens / page_keys + 2));
+          }};
+}
+inline CacheKind ring_kind(int64_t capacity) {
+  return {"ring of " + std::to_string(capacity),
+          [capacity](const KvGeometry& g, int64_t, const Mask& mask) -> std::unique_ptr<KvStore> {
+            return std::make_unique<RingKvCache>(RingKvCacheOptions{.geometry = g, .mask = mask, .capacity = capacity});
+          }};
+}
+
+}  // namespace regard::testing_attention
