@@ -6,66 +6,62 @@
 #include <cctype>
 #include <utility>
 
+#include "attend_terms.h"
 #include "input.h"
 #include "mask_options.h"
 #include "regard/attention.h"
 #include "regard/error.h"
 #include "regard/npy.h"
 #include "regard/position.h"
+#include "tensor_input.h"
 
 namespace regard::cli {
 namespace {
 
-// An array [batch, heads, seq, dim] as f32.
-struct Tensor {
+// A number for every slot: [n] or [batch, n], no axes where nothing was given.
+struct Slots {
+  std::vector<int64_t> values;
   std::vector<int64_t> shape;
-  std::vector<float> values;
 
-  TensorView<float> view() { return {values.data(), {shape[0], shape[1], shape[2], shape[3]}}; }
-  int64_t batch() const { return shape[0]; }
-  int64_t heads() const { return shape[1]; }
-  int64_t length() const { return shape[2]; }
-  int64_t dim() const { return shape[3]; }
+  TensorView<const int64_t> view() const {
+    if (shape.empty()) return {};
+    if (shape.size() == 1) return {values.data(), {shape[0]}};
+    return {values.data(), {shape[0], shape[1]}};
+  }
+  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
+    return values[static_cast<size_t>((shape.size() == 2 && shape[0] > 1 ? batch * length : 0) + slot)];
+  }
 };
-
-Tensor load_tensor(const Arguments& arguments, std::string_view option) {
-  const std::string& path = arguments.text(option);
-  const NpyArray array = load_npy(path);
-  if (array.shape.size() != 4) {
-    throw UsageError(fmt::format("--{} {} has the shape [{}]; give [batch, heads, seq, dim]", option, path, fmt::join(array.shape, ", ")));
-  }
-  return {array.shape, array.to_f32()};
-}
-
-// Errors: kResourceExhausted when there cannot be so many elements; std::bad_alloc when there is no memory for them.
-Tensor empty_tensor(std::vector<int64_t> shape) {
-  int64_t size = 1;
-  for (const int64_t extent : shape) {
-    if (__builtin_mul_overflow(size, extent, &size)) {
-      throw Error(Code::kResourceExhausted, fmt::format("a result of the shape [{}] is too large", fmt::join(shape, ", ")));
-    }
-  }
-  Tensor tensor{std::move(shape), {}};
-  tensor.values.resize(static_cast<size_t>(size));
-  return tensor;
-}
 
 // Where the slots of one side stand: the first position for all batch rows or one for each, or the position of every slot.
 struct Positions {
   std::vector<int64_t> begin;
-  std::vector<int64_t> slots;
-  std::vector<int64_t> slots_shape;  // [n] or [batch, n], empty where there are no slots
+  Slots slots, encoding;
 
-  TensorView<const int64_t> view() const {
-    if (slots_shape.empty()) return {};
-    if (slots_shape.size() == 1) return {slots.data(), {slots_shape[0]}};
-    return {slots.data(), {slots_shape[0], slots_shape[1]}};
-  }
   int64_t of(int64_t batch, int64_t slot, int64_t length) const {
-    if (!slots_shape.empty()) return slots[static_cast<size_t>((slots_shape.size() == 2 && slots_shape[0] > 1 ? batch * length : 0) + slot)];
+    if (!slots.shape.empty()) return slots.of(batch, slot, length);
     return begin.empty() ? slot : begin[begin.size() == 1 ? 0 : static_cast<size_t>(batch)] + slot;
   }
+  // Where a slot stands for rotary embeddings and biases.
+  int64_t encoding_of(int64_t batch, int64_t slot, int64_t length) const {
+    return encoding.shape.empty() || of(batch, slot, length) < 0 ? of(batch, slot, length) : encoding.of(batch, slot, length);
+  }
 };
+
+// An option's file with a number for every slot.
+Slots read_slots(const Arguments& arguments, const std::string& option, const Tensor& tensor) {
+  if (!arguments.has(option)) return {};
+  const NpyArray array = load_npy(arguments.text(option));
+  const std::vector<int64_t>& s = array.shape;
+  const bool fits = (s.size() == 1 && s[0] == tensor.length()) ||
+                    (s.size() == 2 && (s[0] == 1 || s[0] == tensor.batch()) && s[1] == tensor.length());
+  if (!fits) {
+    throw UsageError(fmt::format("--{} has the shape {}; give [{}] or [{}, {}]", option, shape_text(s), tensor.length(), tensor.batch(),
+                                 tensor.length()));
+  }
+  if (is_float(array.type)) throw UsageError(fmt::format("--{} {} holds {}; give whole numbers", option, arguments.text(option), info(array.type).name));
+  return {array.to_i64(), s};
+}
 
 Positions read_positions(const Arguments& arguments, char side, const Tensor& tensor) {
   const std::string begin = fmt::format("{}-begin", side), slots = fmt::format("{}-positions", side);
@@ -76,18 +72,11 @@ Positions read_positions(const Arguments& arguments, char side, const Tensor& te
       throw UsageError(fmt::format("--{} has {} numbers; give one, or one for each of the {} batch rows", begin, positions.begin.size(), tensor.batch()));
     }
   }
-  if (!arguments.has(slots)) return positions;
-  if (arguments.has(begin)) throw UsageError(fmt::format("--{} and --{} say the same thing; give one of them", begin, slots));
-  const NpyArray array = load_npy(arguments.text(slots));
-  const std::vector<int64_t>& s = array.shape;
-  const bool fits = (s.size() == 1 && s[0] == tensor.length()) ||
-                    (s.size() == 2 && (s[0] == 1 || s[0] == tensor.batch()) && s[1] == tensor.length());
-  if (!fits) {
-    throw UsageError(fmt::format("--{} has the shape [{}]; give [{}] or [{}, {}]", slots, fmt::join(s, ", "), tensor.length(), tensor.batch(),
-                                 tensor.length()));
+  positions.slots = read_slots(arguments, slots, tensor);
+  positions.encoding = read_slots(arguments, fmt::format("{}-encoding-positions", side), tensor);
+  if (!positions.slots.shape.empty() && arguments.has(begin)) {
+    throw UsageError(fmt::format("--{} and --{} say the same thing; give one of them", begin, slots));
   }
-  positions.slots = array.to_i64();
-  positions.slots_shape = s;
   return positions;
 }
 
@@ -98,7 +87,7 @@ void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
   std::vector<float> cos(half), sin(half);
   for (int64_t b = 0; b < tensor.batch(); ++b) {
     for (int64_t i = 0; i < tensor.length(); ++i) {
-      const int64_t position = positions.of(b, i, tensor.length());
+      const int64_t position = positions.encoding_of(b, i, tensor.length());
       if (position < 0) continue;
       rope.angles(position, cos.data(), sin.data());
       for (int64_t h = 0; h < tensor.heads(); ++h) {
@@ -161,25 +150,64 @@ Mask read_mask(const Arguments& arguments, Bindings& bindings) {
   return Mask::parse(text, bindings);
 }
 
+// What attend() would refuse in words of the library, in words of the command line.
+void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto shapes = [&] { return fmt::format("--q {}, --k {} and --v {}", shape_text(q.shape), shape_text(k.shape), shape_text(v.shape)); };
+  if (k.batch() != q.batch() || v.batch() != q.batch()) throw UsageError(shapes() + " have different numbers of batch rows");
+  if (k.dim() != q.dim()) throw UsageError(fmt::format("{}: queries have {} elements and keys {}; they must agree", shapes(), q.dim(), k.dim()));
+  if (v.length() != k.length() || v.heads() != k.heads()) throw UsageError(shapes() + ": keys and values must agree in heads and length");
+  if (q.heads() == 0 || k.heads() == 0 || q.heads() % k.heads() != 0) {
+    throw UsageError(fmt::format("{}: {} heads of --q cannot share {} heads of --k evenly", shapes(), q.heads(), k.heads()));
+  }
+}
+
+void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& k, const Mask& mask) {
+  for (const char* option : {"q-begin", "k-begin", "q-positions", "k-positions"}) {
+    if (arguments.has(option)) return;
+  }
+  if (q.length() == k.length() || !mask.compares_positions()) return;
+  throw UsageError(fmt::format("'{}' compares positions, and where the {} queries stand among the {} keys is not stated; give --q-begin{}", mask.text(),
+                               q.length(), k.length(),
+                               q.length() < k.length() ? fmt::format(", {} when they are the last ones", k.length() - q.length()) : ""));
+}
+
+// Two arrays behind each other are no .npy file.
+void check_outputs(const Arguments& arguments) {
+  std::string_view first;
+  for (const std::string_view option : {"out", "lse", "weights"}) {
+    if (arguments.text(option) != "-") continue;
+    if (!first.empty()) throw UsageError(fmt::format("--{} and --{} cannot both go to standard output", first, option));
+    first = option;
+  }
+}
+
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
   if (!arguments.has("out") && !arguments.has("lse") && !arguments.has("weights")) {
     throw UsageError("nothing to write; give --out, --lse or --weights");
   }
+  check_outputs(arguments);
   const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
                     weights_path = output_path(arguments, "weights", kNpyMagic);
-  Tensor q = load_tensor(arguments, "q"), k = load_tensor(arguments, "k"), v = load_tensor(arguments, "v");
+  constexpr std::string_view kLayout = "[batch, heads, seq, dim]";
+  Tensor q = load_tensor(arguments, "q", 4, kLayout), k = load_tensor(arguments, "k", 4, kLayout), v = load_tensor(arguments, "v", 4, kLayout);
+  check_shapes(q, k, v);
   const Positions q_positions = read_positions(arguments, 'q', q), k_positions = read_positions(arguments, 'k', k);
   Bindings bindings = read_bindings(arguments);
   const Mask mask = read_mask(arguments, bindings);
+  check_placement(arguments, q, k, mask);
+  ScoreTermInputs terms(arguments, q, k);
 
   AttentionOptions options;
   if (arguments.has("scale")) options.scale = arguments.number("scale");
   options.softcap = arguments.number("softcap");
   options.q_begin = q_positions.begin;
   options.k_begin = k_positions.begin;
-  options.q_positions = q_positions.view();
-  options.k_positions = k_positions.view();
+  options.q_positions = q_positions.slots.view();
+  options.k_positions = k_positions.slots.view();
+  options.q_encoding_positions = q_positions.encoding.view();
+  options.k_encoding_positions = k_positions.encoding.view();
+  terms.apply(options);
   options.limits = read_limits(arguments, bindings);
   options.stop = &stop_token();
   turn_by_rope(arguments, q_positions, k_positions, q, k);
@@ -240,9 +268,12 @@ std::vector<Option> attend_options() {
                     .help = "Position of each query: int64 [q_len] or [batch, q_len]; -1 is a slot that was never written."},
                    {.name = "k-positions", .type = Type::kInputFile, .value = "FILE",
                     .help = "Position of each key: int64 [kv_len] or [batch, kv_len]; -1 is a slot that was never written."},
+                   {.name = "q-encoding-positions", .type = Type::kInputFile, .value = "FILE",
+                    .help = "Positions of the queries for --rope, --alibi and --t5-table, where the mask takes others; shapes as --q-positions."},
+                   {.name = "k-encoding-positions", .type = Type::kInputFile, .value = "FILE", .help = "Positions of the keys, likewise."},
                    {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim).", .min = -1e30, .max = 1e30},
                    {.name = "softcap", .type = Type::kNumber, .value = "X",
-                    .help = "Bounds the scores: X tanh(score / X), before the mask; 0 is off.", .fallback = "0", .min = 0},
+                    .help = "Bounds the scores: X tanh(score / X), before biases and mask; 0 is off.", .fallback = "0", .min = 0},
                    {.name = "rope", .type = Type::kChoice, .value = "ORDER",
                     .help = "Turns queries and keys by their positions first; the order says which elements are a pair: i and i + half, or 2i "
                             "and 2i + 1.",
@@ -251,6 +282,9 @@ std::vector<Option> attend_options() {
                     .min = 2, .max = 65536},
                    {.name = "rope-theta", .type = Type::kNumber, .value = "X", .help = "Base of the frequencies.", .fallback = "10000",
                     .min = 1e-6, .max = 1e30},
+               },
+               score_term_options(),
+               {
                    json_option(),
                    force_option(),
                }});
@@ -262,7 +296,7 @@ Command attend_command() {
   return {
       .name = "attend",
       .summary = "compute attention over .npy tensors",
-      .description = "Computes softmax(mask(softcap(scale q k^T))) v in float32, exactly. A query that sees no key gives zeros and lse -inf; what "
+      .description = "Computes softmax(mask(softcap(scale q k^T) + biases)) v in float32, exactly. A query that sees no key gives zeros and lse -inf; what "
                      "the mask hides cannot matter, even if it is NaN. float16 and float64 files are read as float32.",
       .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",

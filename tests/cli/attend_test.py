@@ -18,8 +18,8 @@ def rope(vector, position, order, dim, theta):
     return out
 
 
-def attention(q, k, v, see, scale, softcap=0.0):
-    """q [nq][D], k [nk][D], v [nk][V]; see(i, j) says whether query i may look at key j."""
+def attention(q, k, v, see, scale, softcap=0.0, bias=None, sink=None):
+    """q [nq][D], k [nk][D], v [nk][V]; see(i, j) says whether query i may look at key j, bias(i, j) is added."""
     outs, lses, weights = [], [], []
     for i, query in enumerate(q):
         scores = {}
@@ -27,13 +27,16 @@ def attention(q, k, v, see, scale, softcap=0.0):
             if see(i, j):
                 s = scale * sum(a * b for a, b in zip(query, key))
                 scores[j] = softcap * math.tanh(s / softcap) if softcap else s
+                if bias:
+                    scores[j] += bias(i, j)
         if not scores:
             outs.append([0.0] * V)
-            lses.append(-math.inf)
+            lses.append(-math.inf if sink is None else sink)
             weights.append([0.0] * len(k))
             continue
-        top = max(scores.values())
-        lse = top + math.log(sum(math.exp(s - top) for s in scores.values()))
+        total = [*scores.values(), *([] if sink is None else [sink])]
+        top = max(total)
+        lse = top + math.log(sum(math.exp(s - top) for s in total))
         row = [math.exp(scores[j] - lse) if j in scores else 0.0 for j in range(len(k))]
         outs.append([sum(w * v[j][c] for j, w in enumerate(row) if w) for c in range(V)])
         lses.append(lse)
@@ -58,7 +61,8 @@ class Attend(Case):
         base = (b * heads + h) * length * dim
         return [values[base + i * dim: base + (i + 1) * dim] for i in range(length)]
 
-    def check(self, data, words, see, scale=1 / math.sqrt(D), softcap=0.0, turn=None):
+    def check(self, data, words, see, scale=1 / math.sqrt(D), softcap=0.0, turn=None, bias=None, sinks=None):
+        """bias(b, h, i, j) and sinks[h] are what the words say."""
         nq, nk = data["q"][0][2], data["k"][0][2]
         out, lse, weights = self.path("o.npy"), self.path("l.npy"), self.path("w.npy")
         self.ok("attend", *words, "--out", out, "--lse", lse, "--weights", weights)
@@ -69,7 +73,8 @@ class Attend(Case):
                 q, k, v = self.rows(data, "q", b, h), self.rows(data, "k", b, h // (H // G)), self.rows(data, "v", b, h // (H // G))
                 if turn:
                     q, k = turn(q, k)
-                outs, lses, rows = attention(q, k, v, lambda i, j: see(b, i, j), scale, softcap)
+                outs, lses, rows = attention(q, k, v, lambda i, j: see(b, i, j), scale, softcap,
+                                             bias and (lambda i, j: bias(b, h, i, j)), sinks and sinks[h])
                 for i in range(nq):
                     at = (b * H + h) * nq + i
                     for got, want in zip(o[at * V:(at + 1) * V], outs[i]):
@@ -132,7 +137,80 @@ class Attend(Case):
         flat = save_npy(self.path("flat.npy"), "f4", [4], [1, 2, 3, 4])
         self.refused(2, "[batch, heads, seq, dim]", "attend", "--q", flat, *words[2:], "--out", self.path("o.npy"))
         ints = save_npy(self.path("ints.npy"), "i8", [B, H, 2, D], [1] * (B * H * 2 * D))
-        self.refused(2, "", "attend", "--q", ints, *words[2:], "--out", self.path("o.npy"))
+        self.refused(2, f"--q {ints} holds", "attend", "--q", ints, *words[2:], "--out", self.path("o.npy"))
+        self.refused(2, "--out and --lse", "attend", *words, "--out", "-", "--lse", "-")
+        big = save_npy(self.path("big.npy"), "f8", [B, H, 2, D], [1.0] * (B * H * 2 * D - 1) + [1e39])
+        self.refused(2, f"--q {big} holds 1e+39 at [{B - 1}, {H - 1}, 1, {D - 1}]", "attend", "--q", big, *words[2:], "--out", self.path("o.npy"))
+
+    def test_messages_name_the_options(self):
+        data, words = self.tensors(3, 5)
+        self.refused(2, "--q-begin, 2 when", "attend", *words, "--mask", "causal", "--out", self.path("o.npy"))
+        other = save_npy(self.path("other.npy"), "f4", [B, 3, 5, D], [0.0] * (B * 3 * 5 * D))
+        self.refused(2, "4 heads of --q cannot share 3 heads of --k", "attend", *words[:2], "--k", other, "--v", other, "--out", self.path("o.npy"))
+        self.refused(2, "keys and values must agree", "attend", *words[:4], "--v", self.path("q.npy"), "--out", self.path("o.npy"))
+        thin = save_npy(self.path("thin.npy"), "f4", [B, G, 5, 2], [0.0] * (B * G * 5 * 2))
+        self.refused(2, "queries have 6 elements and keys 2", "attend", *words[:2], "--k", thin, *words[4:], "--out", self.path("o.npy"))
+        batch = save_npy(self.path("batch.npy"), "f4", [1, G, 5, D], [0.0] * (G * 5 * D))
+        self.refused(2, "batch rows", "attend", *words[:2], "--k", batch, *words[4:], "--out", self.path("o.npy"))
+
+    def test_biases_and_sink(self):
+        data, words = self.tensors(3, 5)
+        words += ["--mask", "causal", "--q-begin", 2]
+        see = lambda b, i, j: j <= i + 2
+        rng = random.Random(3)
+        numbers = lambda n: [round(rng.gauss(0, 1) * 64) / 64 for _ in range(n)]
+        for shape in ([B, H, 3, 5], [1, H, 3, 5], [B, 1, 1, 5], [1, 1, 3, 1]):
+            values = numbers(math.prod(shape))
+            file = save_npy(self.path("bias.npy"), "f4", shape, values)
+            def bias(*at):
+                index = 0
+                for extent, x in zip(shape, at):
+                    index = index * extent + (x if extent > 1 else 0)
+                return values[index]
+            self.check(data, words + ["--bias", file], see, bias=bias)
+            self.check(data, words + ["--bias", file, "--softcap", "1.5"], see, bias=bias, softcap=1.5)
+        slopes = [2.0 ** (-2 * (h + 1)) for h in range(H)]  # the published ones of four heads
+        alibi = lambda slope: lambda b, h, i, j: -slope[h] * abs(i + 2 - j)
+        self.check(data, words + ["--alibi", "published"], see, bias=alibi(slopes))
+        self.check(data, words + ["--alibi", "1,0.5,0.25,-0.125"], see, bias=alibi([1, 0.5, 0.25, -0.125]))
+        self.check(data, words + ["--alibi", save_npy(self.path("slopes.npy"), "f4", [H], slopes)], see, bias=alibi(slopes))
+        # One bucket for each distance as far as these reach.
+        table = numbers(16 * H)
+        t5 = save_npy(self.path("t5.npy"), "f4", [16, H], table)
+        self.check(data, words + ["--t5-table", t5, "--t5", "causal"], see, bias=lambda b, h, i, j: table[(i + 2 - j) * H + h])
+        # Four buckets a side: 0, 1, then 2 + 2 log2(d / 2) from 2 on.
+        bucket = lambda d: (4 if d > 0 else 0) + (abs(d) if abs(d) < 2 else 2 if abs(d) < 3 else 3)
+        short = numbers(8 * H)
+        t5 = save_npy(self.path("t5_short.npy"), "f4", [8, H], short)
+        self.check(data, words[:6] + ["--q-begin", 2, "--t5-table", t5, "--t5-max-distance", 4], lambda b, i, j: True,
+                   bias=lambda b, h, i, j: short[bucket(j - i - 2) * H + h])
+        sinks = numbers(H)
+        sink = save_npy(self.path("sink.npy"), "f4", [H], sinks)
+        self.check(data, words + ["--sink", sink], see, sinks=sinks)
+        # Biases by distance take encoding positions.
+        at = [4, 0, 1, 9, 2]
+        keys = save_npy(self.path("at.npy"), "i8", [5], at)
+        self.check(data, words + ["--alibi", "published", "--k-encoding-positions", keys], see,
+                   bias=lambda b, h, i, j: -slopes[h] * abs(i + 2 - at[j]))
+
+    def test_refused_biases(self):
+        data, words = self.tensors(3, 5)
+        words += ["--out", self.path("o.npy")]
+        flat = save_npy(self.path("flat.npy"), "f4", [5], [0.0] * 5)
+        self.refused(2, f"--bias {flat} has the shape [5]; give [batch or 1", "attend", *words, "--bias", flat)
+        wrong = save_npy(self.path("wrong.npy"), "f4", [1, 1, 3, 4], [0.0] * 12)
+        self.refused(2, f"--bias {wrong} has the shape [1, 1, 3, 4]; give [2, 4, 3, 5]", "attend", *words, "--bias", wrong)
+        mask = save_npy(self.path("mask.npy"), "u1", [1, 1, 3, 5], [0] * 15)
+        self.refused(2, f"--bias {mask} holds", "attend", *words, "--bias", mask)
+        self.refused(2, "--alibi has 2 slopes; give one for each of the 4 heads", "attend", *words, "--alibi", "1,2")
+        self.refused(2, "--alibi", "attend", *words, "--alibi", "steep")
+        self.refused(2, "--t5-table", "attend", *words, "--t5-table", flat)
+        self.refused(2, "give [buckets, 4]", "attend", *words, "--t5-table", save_npy(self.path("t.npy"), "f4", [32, 2], [0.0] * 64))
+        self.refused(2, "--t5 needs --t5-table", "attend", *words, "--t5", "causal")
+        odd = save_npy(self.path("odd.npy"), "f4", [9, H], [0.0] * (9 * H))
+        self.refused(2, "--t5 bidirectional takes an even number", "attend", *words, "--t5-table", odd)
+        self.refused(2, "--t5-max-distance is 4", "attend", *words, "--t5-table", odd, "--t5", "causal", "--t5-max-distance", 4)
+        self.refused(2, f"--sink {flat} has the shape [5]; give [4]", "attend", *words, "--sink", flat)
 
 
 if __name__ == "__main__":

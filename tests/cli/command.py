@@ -69,8 +69,8 @@ def reference():
             current = common if title == "Options of every command" else commands.setdefault(title[7:], []) if title.startswith("regard ") else None
         elif line.startswith("| `-") and current is not None:
             cells = [cell.replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            names = re.findall(r"`(--?[a-z-]+)", cells[0])
-            value = re.search(r"`--[a-z-]+ ([^`]+)`", cells[0])
+            names = re.findall(r"`(--?[a-z0-9-]+)", cells[0])
+            value = re.search(r"`--[a-z0-9-]+ ([^`]+)`", cells[0])
             current.append(Option(names, value.group(1) if value else None, {"help": cells[1].strip(), "value": cells[2].strip()}))
     return {name: options + common for name, options in commands.items()}
 
