@@ -60,6 +60,7 @@ struct MaskNode {
   // Checks the limits, fills the second half and wraps the node. Throws Error.
   static Mask finish(MaskNode node);
   static const std::shared_ptr<const MaskNode>& of(const Mask& mask) { return mask.node_; }
+  static Mask mask(std::shared_ptr<const MaskNode> node) { return Mask(std::move(node)); }
 };
 
 bool same(const MaskNode& a, const MaskNode& b) noexcept;

@@ -1,0 +1,458 @@
+// prove(): what each property claims, in which order places are compared, and what the answer says.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "mask/node.h"
+#include "mask/prove.h"
+#include "mask/prove_shards.h"
+
+namespace regard {
+
+using namespace mask_proof;
+
+namespace {
+
+using Kind = MaskProperty::Kind;
+
+constexpr int64_t kSampled = 512;  // positions that are tried one by one where no length is given
+
+/// What every claim is asked of.
+struct Case {
+  Mask mask;                  // with the hard limits
+  std::optional<Mask> other;  // implied, or equal
+  const MaskProperty& property;
+  bool lists = false;        // of the mask or the other side
+  bool all_lengths = false;  // no length given and no list that ends
+  int64_t batches = 1, heads = 1;
+  std::vector<Domain> domains;  // x: queries, y: keys; one, or one per batch row
+
+  const Domain& domain(int64_t b) const { return domains[domains.size() == 1 ? 0 : static_cast<size_t>(b)]; }
+};
+
+/// The smallest failure: a query and a key, or one of them (the other is 0).
+struct Failing {
+  Found at;
+  int64_t batch = 0, head = 0;
+};
+
+// ---- sizes ----
+
+// How many batch rows or heads the lists of a mask are for, 1 where they serve all.
+void count_rows(const MaskNode& node, int64_t& batches, int64_t& heads) {
+  const bool numbers = node.op == MaskOp::kPrefix || node.op == MaskOp::kLengths || node.op == MaskOp::kTree;
+  batches = std::max({batches, numbers ? node.first.size() : node.first.rows(), node.second.rows()});
+  if (node.bits) {
+    batches = std::max(batches, node.bits->batch());
+    heads = std::max(heads, node.bits->heads());
+  }
+  if (node.op == MaskOp::kPerHead) heads = std::max(heads, static_cast<int64_t>(node.children.size()));
+  for (const auto& child : node.children) count_rows(*child, batches, heads);
+}
+
+// Where the shortest list of the mask ends for batch row b.
+void shorten(const MaskNode& node, int64_t b, Domain& domain) {
+  const auto end_at = [&](int64_t q, int64_t k) {
+    domain.x.end = std::min(domain.x.end, q);
+    domain.y.end = std::min(domain.y.end, k);
+  };
+  if (node.op == MaskOp::kDocuments)
+    end_at(node.first.size(node.first.row_of(b)), node.second.size(node.second.row_of(b)));
+  if (node.op == MaskOp::kTree) {
+    const int64_t base = node.first.row()[node.first.size() == 1 ? 0 : b];
+    const int64_t end = saturating_add(base, node.second.size(node.second.row_of(b)));
+    end_at(end, end);
+  }
+  if (node.op == MaskOp::kTable) end_at(node.bits->q_len(), node.bits->kv_len());
+  for (const auto& child : node.children) shorten(*child, b, domain);
+}
+
+Mask with_limits(const Mask& mask, const MaskLimits& limits) {
+  Mask result = mask;
+  if (!limits.key_lengths.empty()) result &= Mask::lengths(MaskList(limits.key_lengths));
+  if (limits.documents) result &= Mask::documents(limits.documents->q_ids, limits.documents->k_ids);
+  return result;
+}
+
+std::optional<Mask> other_side(const MaskProperty& property) {
+  switch (property.kind) {
+    case Kind::kCausal:
+    case Kind::kDecodeEqualsPrefill: return Mask::causal();
+    case Kind::kImplies:
+    case Kind::kEquals:
+      require(property.mask.has_value(), "[prove] the property '{}' has no mask to compare with", property.text);
+      return property.mask;
+    default: return std::nullopt;
+  }
+}
+
+Case set_up(const Mask& mask, const MaskProperty& property, const ProofBounds& bounds) {
+  Case c{with_limits(mask, bounds.limits), other_side(property), property, false, false, 1, 1, {}};
+  require(property.size >= (property.kind == Kind::kRing ? 1 : 0) && property.chunk >= 1,
+          "[prove] ring({}, {}) given; expected at least one slot and chunks of at least 1", property.size,
+          property.chunk);
+  std::vector<const Mask*> sides{&c.mask};
+  if (c.other) sides.push_back(&*c.other);
+  for (const Mask* side : sides) {
+    count_rows(side->node(), c.batches, c.heads);
+    c.lists = c.lists || has_lists(side->node());
+  }
+  c.batches = bounds.batch.value_or(c.batches);
+  c.heads = bounds.num_q_heads.value_or(c.heads);
+  for (const Mask* side : sides) MaskPlan(*side, {}, c.batches, c.heads);  // refuses what does not fit
+
+  if (bounds.q_len || bounds.kv_len) {
+    const int64_t q_len = bounds.q_len.value_or(bounds.kv_len.value_or(0)), kv_len = bounds.kv_len.value_or(q_len);
+    const bool compares = c.mask.compares_positions() || (c.other && c.other->compares_positions()) ||
+                          property.kind == Kind::kRing;
+    require(q_len >= 0 && kv_len >= 0, "[prove] {} queries and {} keys given; expected 0 or more", q_len, kv_len);
+    require(bounds.q_begin || q_len == kv_len || !compares,
+            "[prove] {} queries and {} keys, but not where the queries stand among them; state q_begin: 0 for the "
+            "first queries, {} for the last",
+            q_len, kv_len, kv_len - q_len);
+    const int64_t begin = bounds.q_begin.value_or(0);
+    require(begin >= 0 && begin <= kPositions - q_len, "[prove] queries from position {} on given", begin);
+    c.domains = {{{begin, begin + q_len}, {0, kv_len}}};
+    for (const Mask* side : sides) {
+      const MaskPlan plan(*side, {}, c.batches, c.heads);
+      for (int64_t b = 0; b < c.batches; ++b) plan.check_queries(b, c.domains[0].x);
+    }
+    return c;
+  }
+  require(!bounds.q_begin || *bounds.q_begin == 0, "[prove] q_begin {} given without a number of queries",
+          bounds.q_begin.value_or(0));
+  c.all_lengths = !c.lists;
+  for (int64_t b = 0; b < (c.lists ? c.batches : 1); ++b) {
+    c.domains.push_back({{0, kPositions}, {0, kPositions}});
+    for (const Mask* side : sides) shorten(side->node(), b, c.domains.back());
+  }
+  return c;
+}
+
+std::string scope_of(const Case& c) {
+  if (c.all_lengths) return "all lengths";
+  const Domain& d = c.domains.front();
+  const std::string sizes = d.x.begin == 0
+                                ? fmt::format("{} queries and {} keys", d.x.end - d.x.begin, d.y.end)
+                                : fmt::format("{} queries from position {} on and {} keys", d.x.end - d.x.begin, d.x.begin, d.y.end);
+  return c.domains.size() > 1 ? "the extent of the lists of each batch row, first " + sizes : sizes;
+}
+
+// ---- claims about pairs ----
+
+using Step = Formula::Step::Kind;
+
+// Pairs that a ring buffer has lost.
+Formula overwritten(const MaskProperty& ring) {
+  Formula formula;
+  formula.push({.kind = Atom::Kind::kBlockBefore,
+                .n = ring.chunk,
+                .y_phase = static_cast<Wide>(ring.chunk) - ring.size});
+  return formula;
+}
+
+// x or y lies in one of the parts.
+Formula inside(const std::vector<Part>& parts, Atom::Kind axis) {
+  Formula formula;
+  formula.push(Step::kFalse);
+  for (const Part& part : parts) {
+    Formula one;
+    one.push({.kind = axis, .c = part.positions.end});
+    one.push({.kind = axis, .c = part.positions.begin});
+    one.push(Step::kNot);
+    one.push(Step::kAnd);
+    formula.join(one, Step::kOr);
+  }
+  return formula;
+}
+
+// Positions that no rank holds, or several.
+std::vector<Part> misheld(const ShardCut& cut, Interval positions) {
+  if (cut.kind != ShardCut::Kind::kRanges) return {};
+  std::vector<Part> parts = *parts_of(cut, positions);
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [](const Part& part) { return part.ranks == 1; }), parts.end());
+  return parts;
+}
+
+Formula wrong_pairs(const Case& c, int64_t b, int64_t h) {
+  Formula wrong = formula_of(c.mask, b, h, Axes::kQueryOutside);
+  if (c.other) {
+    Formula other = formula_of(*c.other, b, h, Axes::kQueryOutside);
+    Formula more = other;
+    const Formula seen = wrong;
+    other.push(Step::kNot);
+    wrong.join(other, Step::kAnd);
+    if (c.property.kind == Kind::kEquals) {
+      Formula hidden = seen;
+      hidden.push(Step::kNot);
+      more.join(hidden, Step::kAnd);
+      wrong.join(more, Step::kOr);
+    }
+  } else if (c.property.kind == Kind::kRing) {
+    wrong.join(overwritten(c.property), Step::kAnd);
+  } else {
+    Formula cut = inside(misheld(c.property.q_cut, c.domain(b).x), Atom::Kind::kOuter);
+    cut.join(inside(misheld(c.property.k_cut, c.domain(b).y), Atom::Kind::kInner), Step::kOr);
+    wrong.join(cut, Step::kAnd);
+  }
+  return wrong;
+}
+
+// The same as an expression, and beside it which keys of a row count.
+Mask wrong_mask(const Case& c) {
+  if (!c.other) return c.mask;
+  Mask wrong = c.mask & ~*c.other;
+  if (c.property.kind == Kind::kEquals) wrong |= *c.other & ~c.mask;
+  return wrong;
+}
+
+std::function<std::vector<Interval>(int64_t)> counting_keys(const Case& c, int64_t b) {
+  const MaskProperty& p = c.property;
+  if (p.kind == Kind::kRing)
+    return [&p](int64_t q) { return std::vector<Interval>{{0, ring_limit(q, p.size, p.chunk)}}; };
+  if (p.kind != Kind::kShards) return {};
+  const Domain& d = c.domain(b);
+  std::vector<Interval> keys;
+  for (const Part& part : misheld(p.k_cut, d.y)) keys.push_back(part.positions);
+  return [queries = misheld(p.q_cut, d.x), keys, all = d.y](int64_t q) {
+    for (const Part& part : queries)
+      if (part.positions.begin <= q && q < part.positions.end) return std::vector<Interval>{all};
+    return keys;
+  };
+}
+
+// Calls visit(b, h) for all batch rows and heads that the masks tell apart.
+template <class Visit>
+void each_row_and_head(const Case& c, const Visit& visit) {
+  const auto any = [&](auto asks) { return asks(c.mask) || (c.other && asks(*c.other)); };
+  const bool by_batch = any([](const Mask& m) { return m.depends_on_batch(); }) || c.domains.size() > 1;
+  const bool by_head = any([](const Mask& m) { return m.depends_on_head(); });
+  for (int64_t b = 0; b < (by_batch ? c.batches : std::min<int64_t>(1, c.batches)); ++b)
+    for (int64_t h = 0; h < (by_head ? c.heads : std::min<int64_t>(1, c.heads)); ++h) visit(b, h);
+}
+
+void keep_smaller(std::optional<Failing>& best, const std::optional<Found>& found, int64_t b, int64_t h) {
+  if (found && (!best || *found < best->at)) best = Failing{*found, b, h};
+}
+
+std::optional<Failing> first_wrong_pair(const Case& c, Budget& budget) {
+  std::optional<Failing> best;
+  const auto most = [&] { return best ? std::optional<Found>(best->at) : std::nullopt; };
+  if (!c.lists) {
+    each_row_and_head(c, [&](int64_t b, int64_t h) {
+      keep_smaller(best, first_true(wrong_pairs(c, b, h), c.domain(b), budget, most()), b, h);
+    });
+    return best;
+  }
+  const MaskPlan plan(wrong_mask(c), {}, c.batches, c.heads);
+  each_row_and_head(c, [&](int64_t b, int64_t h) {
+    const Domain& d = c.domain(b);
+    const Rows rows{plan, b, h, d.x, d.y, counting_keys(c, b)};
+    keep_smaller(best, first_seen(rows, budget, best ? best->at.x : kPositions), b, h);
+  });
+  return best;
+}
+
+// ---- claims about whole rows and columns ----
+
+std::optional<Failing> first_bare(const Case& c, Budget& budget) {
+  const bool rows = c.property.kind == Kind::kNoEmptyRow;
+  const MaskPlan plan(c.mask, {}, c.batches, c.heads);
+  std::optional<Failing> best;
+  each_row_and_head(c, [&](int64_t b, int64_t h) {
+    const Domain& d = c.domain(b);
+    const int64_t most = !best ? kPositions : rows ? best->at.x : best->at.y;
+    std::optional<int64_t> bare;
+    if (c.lists) {
+      const Rows read{plan, b, h, d.x, d.y, {}};
+      bare = rows ? first_empty_row(read, budget, most) : first_unseen_key(read, budget);
+    } else {
+      Formula formula = formula_of(c.mask, b, h, rows ? Axes::kQueryOutside : Axes::kKeyOutside);
+      if (c.all_lengths) {  // the shortest call that has this position has none behind it
+        Formula there;
+        there.push({.kind = Atom::Kind::kDiagonal, .c = 0});
+        formula.join(there, Step::kAnd);
+      }
+      bare = first_empty(formula, rows ? d : Domain{d.y, d.x}, budget, most);
+    }
+    if (bare) keep_smaller(best, rows ? Found{*bare, 0} : Found{0, *bare}, b, h);
+  });
+  return best;
+}
+
+// ---- ranks that count from their own first position ----
+
+std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std::optional<Failing> best, bool& sampled) {
+  const MaskProperty& p = c.property;
+  const bool stripes = p.q_cut.kind == ShardCut::Kind::kStriped || p.k_cut.kind == ShardCut::Kind::kStriped;
+  const int64_t cost = 1 + c.mask.node().nodes / 8;
+  sampled = c.all_lengths && stripes;
+  each_row_and_head(c, [&](int64_t b, int64_t h) {
+    Domain d = c.domain(b);
+    if (sampled) d.x.end = d.y.end = kSampled;
+    const auto q_parts = parts_of(p.q_cut, d.x), k_parts = parts_of(p.k_cut, d.y);
+    if (!c.lists && !stripes) {
+      for (const Part& q : *q_parts)
+        for (const Part& k : *k_parts) {
+          if (q.ranks != 1 || k.ranks != 1) continue;
+          Formula whole = formula_of(c.mask, b, h, Axes::kQueryOutside);
+          Formula moved = formula_of(c.mask, b, h, Axes::kQueryOutside, {q.begin, k.begin});
+          Formula lost = moved, leaked = whole;
+          lost.push(Step::kNot);
+          lost.join(whole, Step::kAnd);
+          leaked.push(Step::kNot);
+          leaked.join(moved, Step::kAnd);
+          lost.join(leaked, Step::kOr);
+          const auto most = best ? std::optional<Found>(best->at) : std::nullopt;
+          keep_smaller(best, first_true(lost, {q.positions, k.positions}, budget, most), b, h);
+        }
+      return;
+    }
+    const auto* q_at = q_parts ? &*q_parts : nullptr;
+    const auto* k_at = k_parts ? &*k_parts : nullptr;
+    const auto held = [](const std::vector<Part>* parts, int64_t position) {
+      return parts == nullptr || std::none_of(parts->begin(), parts->end(), [&](const Part& part) {
+        return part.ranks != 1 && part.positions.begin <= position && position < part.positions.end;
+      });
+    };
+    for (int64_t q = d.x.begin; q < d.x.end; ++q) {
+      if (best && best->at.x < q) return;
+      if (!held(q_at, q)) continue;
+      for (int64_t k = d.y.begin; k < d.y.end; ++k) {
+        budget.spend(cost);
+        const bool moved = c.mask.allowed(b, h, local_position(p.q_cut, q_at, q), local_position(p.k_cut, k_at, k));
+        if (!held(k_at, k) || c.mask.allowed(b, h, q, k) == moved) continue;
+        keep_smaller(best, Found{q, k}, b, h);
+        break;
+      }
+    }
+  });
+  return best;
+}
+
+// ---- the answer ----
+
+std::string shown(const Mask& mask) {
+  const std::string text = mask.text();
+  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+}
+
+int64_t ranks_of(const ShardCut& cut, Interval positions, int64_t p) {
+  for (const Part& part : misheld(cut, positions))
+    if (part.positions.begin <= p && p < part.positions.end) return part.ranks;
+  return 1;
+}
+
+CounterExample tell_shards(const Case& c, const Failing& failing, CounterExample e) {
+  const MaskProperty& p = c.property;
+  const auto [b, h, q, k] = std::tuple(failing.batch, failing.head, failing.at.x, failing.at.y);
+  const Domain& d = c.domain(b);
+  const int64_t times = ranks_of(p.q_cut, d.x, q) * ranks_of(p.k_cut, d.y, k);
+  e.because = explain_decision(c.mask, b, h, q, k);
+  if (times != 1) {
+    e.expected = "computed once";
+    e.found = times == 0 ? "computed by no rank" : fmt::format("computed {} times", times);
+    return e;
+  }
+  const auto q_parts = parts_of(p.q_cut, d.x), k_parts = parts_of(p.k_cut, d.y);
+  const int64_t lq = local_position(p.q_cut, q_parts ? &*q_parts : nullptr, q),
+                lk = local_position(p.k_cut, k_parts ? &*k_parts : nullptr, k);
+  const bool visible = c.mask.allowed(b, h, q, k);
+  e.expected = visible ? "visible" : "hidden";
+  e.found = visible ? "hidden" : "visible";
+  e.because = fmt::format("{}; to its rank it is query {} and key {}, {}", e.because, lq, lk,
+                          explain_decision(c.mask, b, h, lq, lk));
+  return e;
+}
+
+CounterExample tell(const Case& c, const Failing& failing) {
+  const MaskProperty& p = c.property;
+  const auto [b, h, q, k] = std::tuple(failing.batch, failing.head, failing.at.x, failing.at.y);
+  CounterExample e{b, h, q, k, "hidden", "visible", {}};
+  if (p.kind == Kind::kShards) return tell_shards(c, failing, e);
+  if (p.kind == Kind::kNoEmptyRow || p.kind == Kind::kReachable) {
+    const bool rows = p.kind == Kind::kNoEmptyRow;
+    const Interval across = rows ? c.domain(b).y : c.domain(b).x;
+    const int64_t own = rows ? q : k;  // the pair on the diagonal stands for all of them, where there is one
+    e.expected = rows ? "sees a key" : "seen by a query";
+    e.found = rows ? "sees no key" : "seen by no query";
+    if (across.empty()) {
+      e.because = rows ? "there are no keys" : "there are no queries";
+    } else {
+      const int64_t other = across.begin <= own && own < across.end ? own : across.begin;
+      e.because = fmt::format("{} {} is {}", rows ? "key" : "query", other,
+                              explain_decision(c.mask, b, h, rows ? q : other, rows ? other : k));
+    }
+    if (rows) e.k.reset();
+    else e.q.reset();
+    return e;
+  }
+  const bool visible = c.mask.allowed(b, h, q, k);
+  e.because = explain_decision(c.mask, b, h, q, k);
+  if (!visible) std::swap(e.expected, e.found);
+  if (p.kind == Kind::kEquals || (p.kind == Kind::kImplies && p.text.starts_with("implies")))
+    e.because += fmt::format("; under {} it is {}", shown(*c.other), explain_decision(*c.other, b, h, q, k));
+  if (p.kind == Kind::kRing)
+    e.because += fmt::format("; its slot {} holds a later key by then", k % p.size);
+  return e;
+}
+
+void collect_sizes(const MaskNode& node, std::vector<int64_t>& sizes) {
+  if (node.op == MaskOp::kBlocks || node.op == MaskOp::kChunk || node.op == MaskOp::kDilated) sizes.push_back(node.a);
+  for (const auto& child : node.children) collect_sizes(*child, sizes);
+}
+
+std::string out_of_work(const Case& c, int64_t max_work) {
+  std::vector<int64_t> sizes;
+  collect_sizes(c.mask.node(), sizes);
+  if (c.other) collect_sizes(c.other->node(), sizes);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (c.lists || sizes.size() < 2)
+    return fmt::format("more than {} steps; the lists or the expression are too large", max_work);
+  if (sizes.size() > 8) sizes.resize(8);
+  return fmt::format("more than {} steps; how blocks and steps of {} fall together would have to be followed too far",
+                     max_work, fmt::join(sizes, ", "));
+}
+
+}  // namespace
+
+Proof prove(const Mask& mask, const MaskProperty& property, const ProofBounds& bounds) {
+  Case c = set_up(mask, property, bounds);
+  Proof proof;
+  proof.property = property.text;
+  proof.scope = scope_of(c);
+  proof.method = c.lists ? "every row, from the runs of keys it sees"
+                         : "cases over the order of positions, blocks and residues";
+  Budget budget(bounds.max_work, bounds.stop);
+  std::optional<Failing> failing;
+  try {
+    if (property.kind == Kind::kNoEmptyRow || property.kind == Kind::kReachable) {
+      failing = first_bare(c, budget);
+    } else {
+      failing = first_wrong_pair(c, budget);
+    }
+    if (property.kind == Kind::kShards && property.positions == ShardPositions::kLocal) {
+      const auto by_length = [](const ShardCut& cut) { return cut.kind == ShardCut::Kind::kContiguous && cut.ranks > 1; };
+      if (!failing && c.all_lengths && (by_length(property.q_cut) || by_length(property.k_cut))) {
+        proof.reason = "where contiguous parts begin depends on the length; give the lengths";
+        return proof;
+      }
+      bool sampled = false;
+      failing = first_local_difference(c, budget, failing, sampled);
+      if (!failing && sampled) {
+        proof.reason = fmt::format("stripes are compared pair by pair, and the first {} positions agree; give the lengths", kSampled);
+        return proof;
+      }
+    }
+  } catch (const OutOfWork&) {
+    proof.reason = out_of_work(c, bounds.max_work);
+    return proof;
+  }
+  proof.verdict = failing ? Verdict::kRefuted : Verdict::kProved;
+  if (failing) proof.counter_example = tell(c, *failing);
+  return proof;
+}
+
+}  // namespace regard
