@@ -164,7 +164,11 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
     }
   }
   if (rest.size() > command.positionals.size() && !only_shows) {
-    usage_error("'{}' is one value too many; quote a text that has spaces", rest[command.positionals.size()]);
+    const std::string& extra = rest[command.positionals.size()];
+    const bool takes_model = std::any_of(options.begin(), options.end(), [](const Option& option) { return option.name == "model"; });
+    const bool model = rest.size() == 1 && command.positionals.empty() && takes_model && !arguments.has("model");
+    if (model) usage_error("'{}' stands alone; is it the model? give it as -m {}", extra, extra);
+    usage_error("'{}' is one value too many; quote a text that has spaces", extra);
   }
   if (!only_shows) {
     for (const Option& option : options) {

@@ -44,7 +44,7 @@ int run_generate(Context& context) {
   std::vector<std::string> texts;
   const std::vector<std::vector<int32_t>> prompts = read_prompts(arguments, model, texts);
 
-  // One prompt is streamed as it is written; several would mix, and come one after the other at the end.
+  // One prompt is streamed as it is written; several would mix, and come one after the other at the end, numbered.
   const bool stream = prompts.size() == 1 && !json_wanted;
   if (stream && arguments.flag("echo")) context.out.write(texts[0]);
   OnToken on_token;
@@ -71,11 +71,11 @@ int run_generate(Context& context) {
     context.out.write("\n");
   } else {
     for (size_t i = 0; i < generations.size(); ++i) {
-      context.out.print("{}{}\n", arguments.flag("echo") ? texts[i] : "", generations[i].text);
+      context.out.print("{}[{}]\n{}{}\n", i == 0 ? "" : "\n", i + 1, arguments.flag("echo") ? texts[i] : "", generations[i].text);
     }
   }
   context.out.flush();
-  for (const Generation& generation : generations) context.messages.note(speed_text(generation));
+  context.messages.note(speed_text(generations));
   return 0;
 }
 
@@ -85,7 +85,7 @@ Command generate_command() {
   return {
       .name = "generate",
       .summary = "continue a text",
-      .description = "Continues a prompt with a model and prints the text token by token. The first Ctrl-C stops at the next token and keeps "
+      .description = "Continues a prompt with a model and prints the text token by token; the texts of several prompts follow each other under [1], [2] ... The first Ctrl-C stops at the next token and keeps "
                      "what was written; the second stops at once.",
       .examples = {{"regard generate -m model.gguf -p \"The sea\" -n 40", "Forty tokens, the most likely one each time."},
                    {"regard generate -m model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7 --json",

@@ -123,13 +123,24 @@ std::string_view finish_name(FinishReason reason) {
   return "length";
 }
 
-std::string speed_text(const Generation& generation) {
-  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
-  // The first token comes out of the prompt's last step; the others each take one of their own.
-  const double steps = std::max(0.0, static_cast<double>(generation.ids.size()) - 1);
-  return fmt::format("prompt {} tokens, {:.1f} tokens/s; text {} tokens, {:.1f} tokens/s; {}", generation.prompt_tokens,
-                     rate(static_cast<double>(generation.prompt_tokens), generation.prefill_seconds), generation.ids.size(),
-                     rate(steps, generation.decode_seconds), finish_name(generation.finish));
+std::string speed_text(std::span<const Generation> generations) {
+  // Texts of one call run side by side, so the longest time is the time of all.
+  double prompt = 0, text = 0, steps = 0, prefill_seconds = 0, decode_seconds = 0;
+  std::vector<std::string_view> ends;
+  for (const Generation& generation : generations) {
+    const auto ids = static_cast<double>(generation.ids.size());
+    prompt += static_cast<double>(generation.prompt_tokens);
+    text += ids;
+    steps += std::max(0.0, ids - 1);  // the first token comes out of the prompt's last step
+    prefill_seconds = std::max(prefill_seconds, generation.prefill_seconds);
+    decode_seconds = std::max(decode_seconds, generation.decode_seconds);
+    ends.push_back(finish_name(generation.finish));
+  }
+  const auto part = [](std::string_view what, double tokens, double steps_made, double seconds) {
+    return fmt::format("{} {:.0f} token{}, {:.1f} tokens/s", what, tokens, tokens == 1 ? "" : "s", seconds > 0 ? steps_made / seconds : 0.0);
+  };
+  return fmt::format("{}; {}; {}", part("prompt", prompt, prompt, prefill_seconds), part("text", text, steps, decode_seconds),
+                     fmt::join(ends, ", "));
 }
 
 void write_generation(JsonWriter& json, const Generation& generation, const Tokenizer& tokenizer) {

@@ -1,6 +1,7 @@
 // Options that the model commands share: which model, how to choose tokens, and the model loaded with progress on a terminal.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ GenerateOptions read_generate_options(const Arguments& arguments);
 std::string_view finish_name(FinishReason reason);
 
 /// "prompt 12 tokens, 240.1 tokens/s; text 48 tokens, 96.0 tokens/s; length" for standard error.
-std::string speed_text(const Generation& generation);
+std::string speed_text(std::span<const Generation> generations);
 
 /// The members of one generation: text, ids, finish, counts, seconds and, where asked for, log-probabilities.
 void write_generation(JsonWriter& json, const Generation& generation, const Tokenizer& tokenizer);
