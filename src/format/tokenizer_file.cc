@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "format/byte_source.h"
+#include "format/file_source.h"
 #include "format/gguf.h"
 #include "format/gguf_tokenizer.h"
 #include "format/tokenizer_json.h"
@@ -17,29 +17,17 @@ namespace {
 
 constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
 
-class OpenFileSource final : public ByteSource {
- public:
-  explicit OpenFileSource(const File& file) : file_(file) {}
-  uint64_t size() const override { return file_.size(); }
-  Result<Done> read_at(uint64_t offset, std::span<uint8_t> out) const override {
-    return file_.read_at(offset, std::as_writable_bytes(out));
-  }
-
- private:
-  const File& file_;
-};
-
 std::string_view text_of(const FileBytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
 }
 
 Result<TokenizerSpec> read_spec(const std::filesystem::path& path) {
-  REGARD_TRY(const File file, File::open(path.string()));
+  REGARD_TRY(File file, File::open(path.string()));
   const std::string name = path.filename().string();
   std::array<uint8_t, 4> magic{};
   if (file.size() >= magic.size()) REGARD_CHECK(file.read_at(0, std::as_writable_bytes(std::span(magic))));
   if (std::equal(magic.begin(), magic.end(), "GGUF")) {
-    REGARD_TRY(const GgufFile gguf, read_gguf(OpenFileSource(file), name));
+    REGARD_TRY(const GgufFile gguf, read_gguf(FileSource(std::move(file)), name));
     return gguf_tokenizer_spec(gguf.metadata, name);
   }
   REGARD_TRY(const FileBytes bytes, read_file(file, kMaxJsonBytes));
