@@ -7,6 +7,7 @@ help:
 	@echo "make test     everything that is checked before a change lands (about 20 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
 	@echo "make bench    speed against other libraries, answers checked first"
+	@echo "make bench-peers  attention beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
 
 build/release/apps/cli/regard: FORCE
 	@tools/setup build
@@ -38,5 +39,9 @@ bench:
 	@tools/setup bench
 	@tools/bench
 
+bench-peers:
+	@tools/setup bench
+	@tools/bench-peers
+
 FORCE:
-.PHONY: help demo test test-full test-models fuzz bench FORCE
+.PHONY: help demo test test-full test-models fuzz bench bench-peers FORCE
