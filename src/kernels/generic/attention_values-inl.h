@@ -75,10 +75,11 @@ struct FoldFactors {
   alignas(64) float tile[kLanes];
 };
 
-// ---- C vectors of columns of R rows, all keys of the tile reduced in registers
+// ---- C vectors of columns of R rows, all keys of the tile reduced in registers. Functions of their own: inside a larger
+// one the compiler runs out of registers and spills sums in the inner loop.
 // -----------------------------------------
 template <int R, int C>
-REGARD_INLINE void values_of_all(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors,
+REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors,
                                  float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
@@ -89,7 +90,7 @@ REGARD_INLINE void values_of_all(const AttentionTile& tile, const float* p, int 
 
 // The same, fetching the next tile's keys meanwhile: of each panel, the share that these columns are of all columns.
 template <int R, int C>
-REGARD_INLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int column,
+REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int column,
                                        const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
@@ -100,7 +101,7 @@ REGARD_INLINE void values_of_all_ahead(const AttentionTile& tile, const float* p
 }
 
 template <int R, int C>
-REGARD_INLINE void values_of_some(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
+REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
                                   const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);

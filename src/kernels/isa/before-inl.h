@@ -15,6 +15,8 @@
 // Inside the kernels every helper is part of its caller: a call would spill the accumulators.
 #define REGARD_INLINE [[gnu::always_inline]] static inline
 #define REGARD_INLINE_MEMBER [[gnu::always_inline]] inline
+// A hot loop that must have the registers to itself, called rarely enough for a call not to matter.
+#define REGARD_NOINLINE [[gnu::noinline]] static
 
 // Loops of intrinsics must be unrolled by the front end, or the accumulators live in memory.
 #if defined(__clang__)
