@@ -97,6 +97,11 @@ void MaskPlan::fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int 
   const Program& program = compiled_->program(h);
   if (program.shape.interval) return fill_interval(hull(b, h, q), k_begin, count, words);
 
+  if (program.steps.size() == 1) {
+    std::fill(words, words + count, uint64_t{0});
+    return fill_atom(compiled_->atoms[static_cast<size_t>(program.steps[0].atom)], b, h, q, k_begin, count, words);
+  }
+
   std::array<std::array<uint64_t, kWordsAtOnce>, kMaxStack> stack;
   for (int done = 0; done < count; done += kWordsAtOnce) {
     const int now = std::min(count - done, kWordsAtOnce);

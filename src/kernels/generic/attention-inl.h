@@ -65,9 +65,8 @@ void micro_weights(const AttentionTile& tile, int first, const float* lse_high, 
   const Sight sight = look<R>(tile, first, seen);
   const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
   float* s = tile.scores;
-  F32 unused[R] = {};
   if (sight == Sight::kEverything)
-    scores_of_all<R>(tile, q, s, unused);
+    scores_of_all<R>(tile, q, s, nullptr);
   else if (sight == Sight::kSome)
     scores_of_some<R>(tile, q, seen, s);
   for (int r = 0; r < R; ++r) {

@@ -2,6 +2,7 @@
 
 // Registers, in whole vectors of 16 lanes, that the sums and one line of operands may fill.
 inline constexpr int kRegisters = kMicroRows * kMicroVecs + kMicroVecs;
+inline constexpr int kPanelVectors = kPanelKeys / kLanes;
 inline constexpr int kTileVectors = kTileKeys / kLanes;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -56,7 +57,7 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
     found |= any;
     missing |= ~all;
     for (int v = 0; any != 0; ++v, any >>= kLanes)
-      if ((any & 0xFFFF) != 0) seen.vectors[seen.count++] = kPanelKeys / kLanes * w + v;
+      if ((any & 0xFFFF) != 0) seen.vectors[seen.count++] = kPanelVectors * w + v;
   }
   return found == 0 ? Sight::kNothing : missing == 0 ? Sight::kEverything : Sight::kSome;
 }
@@ -123,18 +124,21 @@ REGARD_INLINE void raise_by_at_most(const AttentionTile& tile, int vectors, cons
   clear_tile<R, W>(acc);
   accumulate_tile<R, W>(acc, q, tile.head_dim, panel, kPanelKeys, tile.head_dim);
   store_tile<R, W>(acc, s, kTileKeys);
-  raise<R, W>(top, acc);
+  if (top != nullptr) raise<R, W>(top, acc);
 }
 
-// The scores of a whole tile, and the maximum of each row in lanes.
+// The scores of panel w, and where `top` is given the maximum of each row in lanes.
+template <int R>
+REGARD_INLINE void score_panel(const AttentionTile& tile, int w, const float* q, float* s, F32* top) {
+  constexpr int W = kScoreVectors<R>;
+  REGARD_UNROLL
+  for (int v = 0; v < kPanelVectors; v += W)
+    raise_by_at_most<R, W>(tile, kPanelVectors - v, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v, top);
+}
+
 template <int R>
 void scores_of_all(const AttentionTile& tile, const float* q, float* s, F32* top) {
-  constexpr int W = kScoreVectors<R>, kVectorsPerPanel = kPanelKeys / kLanes;
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    REGARD_UNROLL
-    for (int v = 0; v < kVectorsPerPanel; v += W)
-      raise_by_at_most<R, W>(tile, kVectorsPerPanel - v, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v, top);
-  }
+  for (int w = 0; w < kPanelsPerTile; ++w) score_panel<R>(tile, w, q, s, top);
 }
 
 // The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest
@@ -192,11 +196,23 @@ REGARD_INLINE void score_at_most(const AttentionTile& tile, int count, const flo
 // Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap.
 template <int R>
 void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
-  // Passes of about the same width: a narrow one at the end would leave the units waiting.
-  int passes = (seen.count + kScoreVectors<R> - 1) / kScoreVectors<R>;
+  int rest[kTileVectors], count = 0;
+  for (int i = 0; i < seen.count;) {
+    const int v = seen.vectors[i];
+    if (v % kPanelVectors == 0 && i + kPanelVectors <= seen.count &&
+        seen.vectors[i + kPanelVectors - 1] == v + kPanelVectors - 1) {
+      score_panel<R>(tile, v / kPanelVectors, q, s, nullptr);
+      i += kPanelVectors;
+    } else {
+      rest[count++] = v;
+      ++i;
+    }
+  }
+  // What is left in passes of about the same width: a narrow one at the end would leave the units waiting.
+  int passes = (count + kScoreVectors<R> - 1) / kScoreVectors<R>;
   for (int i = 0; passes > 0; --passes) {
-    const int width = (seen.count - i + passes - 1) / passes;
-    score_at_most<R, kScoreVectors<R>>(tile, width, q, seen.vectors + i, s);
+    const int width = (count - i + passes - 1) / passes;
+    score_at_most<R, kScoreVectors<R>>(tile, width, q, rest + i, s);
     i += width;
   }
 }

@@ -65,8 +65,8 @@ REGARD_INLINE void softmax_of_all(float* s, const F32* top, float* m_out, float*
 // Which of the 16 keys of a vector row r sees.
 template <int R>
 REGARD_INLINE Lanes seen_lanes(const Seen<R>& seen, int r, int vector) {
-  constexpr int kPerPanel = kPanelKeys / kLanes;
-  return lanes(static_cast<uint32_t>(seen.row[vector / kPerPanel][r] >> (kLanes * (vector % kPerPanel))) & 0xFFFF);
+  const uint64_t word = seen.row[vector / kPanelVectors][r];
+  return lanes(static_cast<uint32_t>(word >> (kLanes * (vector % kPanelVectors))) & 0xFFFF);
 }
 
 // A forbidden key is replaced, not multiplied away: by -inf in the maximum, by 0 in the sum. Adding +0 changes nothing,

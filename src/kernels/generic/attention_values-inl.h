@@ -19,26 +19,39 @@ REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const float*
   }
 }
 
-// Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one; keys that
-// no row sees are skipped, whatever lies there.
+// Bit i of the result: the bits i .. i+7 are all set. (Behind the last bit counts as not set.)
+REGARD_INLINE uint64_t eight_in_a_row(uint64_t bits) {
+  bits &= bits >> 1;
+  bits &= bits >> 2;
+  return bits & bits >> 4;
+}
+
+// Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one, and runs
+// that no row sees are skipped. A run of less than eight keys is not worth leaving the masked loop for.
 template <int R, int C>
 REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int column,
                                    const Seen<R>& seen) {
   for (int w = 0; w < kPanelsPerTile; ++w) {
     const float* v = tile.v[w] + column;
     const float* weights = p + kPanelKeys * w;
-    const uint64_t all = seen.all[w];
-    uint64_t left = seen.any[w];
-    while (left != 0) {
-      const int k = std::countr_zero(left);
-      const bool everyone = ((all >> k) & 1) != 0;
-      const int n = everyone ? std::countr_one(all >> k) : std::countr_one((left & ~all) >> k);
+    const uint64_t all = seen.all[w], any = seen.any[w];
+    if (any == 0) continue;
+    const uint64_t plain = eight_in_a_row(all), nobody = eight_in_a_row(~any);
+    const int end = 64 - std::countl_zero(any);
+    for (int k = std::countr_zero(any); k < end;) {
       const float* row = v + static_cast<int64_t>(k) * tile.value_dim;
-      if (everyone)
+      int n;
+      if (((nobody >> k) & 1) != 0) {
+        n = std::countr_zero(any >> k);
+      } else if (((plain >> k) & 1) != 0) {
+        n = std::countr_one(all >> k);
         accumulate_tile<R, C>(acc, weights + k, kTileKeys, row, tile.value_dim, n);
-      else
+      } else {
+        const uint64_t next = (plain | nobody) >> k;
+        n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
         accumulate_some<R, C>(acc, weights + k, row, tile.value_dim, n, seen.row[w], k);
-      left = k + n == 64 ? 0 : left & (~uint64_t{0} << (k + n));
+      }
+      k += n;
     }
   }
 }
