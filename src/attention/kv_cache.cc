@@ -94,7 +94,7 @@ KvView KvCache::view() const noexcept {
   KvView view;
   view.geometry = geometry_;
   view.blocks = blocks_.data();
-  view.head_stride = geometry_.block_floats();
+  view.head_stride = geometry_.block_bytes();
   view.num_tiles = ceil_div<int64_t>(size_, kTileKeys);
   view.end = size_;
   return view;

@@ -58,7 +58,7 @@ class KvCache final : public KvStore {
 
   KvCacheOptions options_;
   std::vector<KvTile::Pointer> tiles_;
-  std::vector<const float*> blocks_;  // four for each tile
+  std::vector<const std::byte*> blocks_;  // four for each tile
 };
 
 }  // namespace regard

@@ -1,5 +1,6 @@
 #include "attention/kv_save.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -25,7 +26,7 @@ struct Header {
 static_assert(sizeof(Header) == 56 && std::has_unique_object_representations_v<Header>);
 
 // The types in the order of their numbers in a file.
-constexpr std::array<DType, 1> kTypes = {DType::kF32};
+constexpr std::array<DType, 4> kTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
 
 // Each step maps the running sum one to one for a given word, so no two texts that differ in one word have the same
 // sum.
@@ -48,10 +49,6 @@ uint64_t checksum(Header header, std::span<const uint8_t> tokens) noexcept {
   return mix(sum, tokens);
 }
 
-int64_t token_bytes(const KvGeometry& g) noexcept {
-  return int64_t{g.num_kv_heads} * (g.head_dim + g.value_dim) * static_cast<int64_t>(sizeof(float));
-}
-
 }  // namespace
 
 std::vector<uint8_t> save_kv(const KvStore& store) {
@@ -60,17 +57,18 @@ std::vector<uint8_t> save_kv(const KvStore& store) {
   Header header{};
   header.magic = kMagic;
   header.version = kVersion;
+  header.type = static_cast<uint32_t>(std::find(kTypes.begin(), kTypes.end(), g.type) - kTypes.begin());
   header.num_kv_heads = static_cast<uint32_t>(g.num_kv_heads);
   header.head_dim = static_cast<uint32_t>(g.head_dim);
   header.value_dim = static_cast<uint32_t>(g.value_dim);
   header.begin = static_cast<uint64_t>(store.begin());
   header.size = static_cast<uint64_t>(store.size());
   const int64_t tokens = store.size() - store.begin(), each = token_bytes(g);
-  std::vector<uint8_t> bytes(sizeof header + static_cast<size_t>(tokens * each));
+  std::vector<uint8_t> bytes(sizeof header + static_cast<size_t>(tokens * g.num_kv_heads * each));
   uint8_t* to = bytes.data() + sizeof header;
   for (int64_t p = store.begin(); p < store.size(); ++p)
-    for (int h = 0; h < g.num_kv_heads; ++h, to += each / g.num_kv_heads) {
-      const float* block = view.keys(p / kernels::kTileKeys - view.first_tile,
+    for (int h = 0; h < g.num_kv_heads; ++h, to += each) {
+      const std::byte* block = view.keys(p / kernels::kTileKeys - view.first_tile,
                                      static_cast<int>(p % kernels::kTileKeys / kernels::kPanelKeys), h);
       read_token(g, block, static_cast<int>(p % kernels::kPanelKeys), to);
     }
@@ -103,11 +101,12 @@ Result<SavedKv> read_saved_kv(std::span<const uint8_t> bytes) {
   saved.begin = static_cast<int64_t>(header.begin);
   saved.size = static_cast<int64_t>(header.size);
   saved.tokens = bytes.subspan(sizeof header);
+  const int64_t each = saved.geometry.num_kv_heads * token_bytes(saved.geometry);
   const auto wanted =
-      checked_mul<uint64_t>(header.size - header.begin, static_cast<uint64_t>(token_bytes(saved.geometry)));
+      checked_mul<uint64_t>(header.size - header.begin, static_cast<uint64_t>(each));
   if (!wanted || *wanted != saved.tokens.size())
     return corrupt("a saved cache of {} tokens with {} bytes for each has {} bytes of them", header.size - header.begin,
-                   token_bytes(saved.geometry), saved.tokens.size());
+                   each, saved.tokens.size());
   if (checksum(header, saved.tokens) != header.checksum) return corrupt("the checksum of a saved cache does not match");
   return saved;
 }
@@ -124,7 +123,7 @@ void restore_kv(KvStore& store, std::span<const uint8_t> bytes) {
       info(g.type).name);
   store.begin_at(saved.begin, saved.size);
   const uint8_t* from = saved.tokens.data();
-  const int64_t each = token_bytes(g) / g.num_kv_heads;
+  const int64_t each = token_bytes(g);
   try {
     store.extend(saved.size - saved.begin);
   } catch (...) {

@@ -15,7 +15,7 @@ namespace regard {
 struct SavedKv {
   KvGeometry geometry;
   int64_t begin = 0, size = 0;      ///< the tokens [begin, size) are there
-  std::span<const uint8_t> tokens;  ///< for each token, for each head: its key, then its value
+  std::span<const uint8_t> tokens;  ///< for each token, for each head: see token_bytes()
 };
 
 /// The tokens of a cache behind a header: all numbers little-endian, 8 bytes "RegardKV"; u32 version (1), type (0:

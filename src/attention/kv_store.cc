@@ -36,8 +36,9 @@ void check_geometry(const char* function, const KvGeometry& g) {
           g.head_dim, kernels::kMaxHeadDim);
   require(g.value_dim >= 1 && g.value_dim <= kernels::kMaxHeadDim, "[{}] value_dim is {}, expected 1 to {}", function,
           g.value_dim, kernels::kMaxHeadDim);
-  if (g.type != DType::kF32)
-    fail(Code::kUnsupported, "[{}] caches of type {} are not supported, use f32", function, info(g.type).name);
+  if (!kernels::is_cache_type(g.type))
+    fail(Code::kUnsupported, "[{}] caches of type {} are not supported, use f32, f16, bf16 or i8", function,
+         info(g.type).name);
 }
 
 int64_t KvStore::size_after(const char* function, int64_t count, int64_t max_tokens) const {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/kv_view.h"
+#include "attention/kv_block.h"
 
 namespace regard {
 
@@ -61,7 +61,7 @@ void check_geometry(const char* function, const KvGeometry& geometry);
 
 /// `count` slots for tokens that follow each other, in one head's block of 64, from `column` on.
 struct KvSlots {
-  float* block = nullptr;
+  std::byte* block = nullptr;
   int column = 0;
   int count = 0;
 };

@@ -22,7 +22,7 @@ class KvTile {
   using Pointer = std::unique_ptr<KvTile, Release>;
 
   static int64_t bytes(const KvGeometry& geometry) noexcept {
-    return geometry.tile_floats() * static_cast<int64_t>(sizeof(float));
+    return geometry.tile_bytes();
   }
 
   /// Errors: kResourceExhausted, with the numbers.
@@ -39,8 +39,8 @@ class KvTile {
   bool shared() const noexcept { return holders_.load(std::memory_order_acquire) > 1; }
 
   /// One head's block of the 64 positions from 64 * panel on.
-  float* block(const KvGeometry& geometry, int64_t panel, int kv_head) noexcept {
-    return data_.data() + (panel * geometry.num_kv_heads + kv_head) * geometry.block_floats();
+  std::byte* block(const KvGeometry& geometry, int64_t panel, int kv_head) noexcept {
+    return data_.data() + (panel * geometry.num_kv_heads + kv_head) * geometry.block_bytes();
   }
 
  private:
@@ -49,7 +49,7 @@ class KvTile {
 
   std::atomic<int> holders_{1};
   KvBudgetShare share_;
-  AlignedBuffer<float> data_;
+  AlignedBuffer<std::byte> data_;
 };
 
 }  // namespace regard

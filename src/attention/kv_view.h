@@ -1,13 +1,13 @@
 // Keys and values as the kernels want them: per KV head, K packed in panels [head_dim][64] and V in blocks [64][padded
-// value_dim], cut at absolute multiples of 64 positions and found through a table. KvCache and PackedKv make such
-// memory; a KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to
-// fill the table.
+// value_dim], cut at absolute multiples of 64 positions and found through a table. Caches and PackedKv make such memory;
+// a KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to fill the
+// table. How numbers are stored is in kernels/kv_layout.h, what writes them in kv_block.h.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "kernels/kv_layout.h"
 #include "kernels/registry.h"
 #include "regard/dtype.h"
 
@@ -18,14 +18,18 @@ struct KvGeometry {
   int num_kv_heads = 0;
   int head_dim = 0;
   int value_dim = 0;         ///< 0: keys alone
-  DType type = DType::kF32;  ///< the only type that is built so far; others are refused
+  DType type = DType::kF32;  ///< f32, f16, bf16, or i8 with a scale for each token and head
 
-  int64_t key_floats() const noexcept { return int64_t{kernels::kPanelKeys} * head_dim; }
-  int64_t value_floats() const noexcept { return int64_t{kernels::kPanelKeys} * kernels::padded_dim(value_dim); }
-  /// One head's keys and values of 64 positions: the panel, then the block of values.
-  int64_t block_floats() const noexcept { return key_floats() + value_floats(); }
+  // One head's keys and values of 64 positions, and where the parts of such a block begin.
+  int64_t values_at() const noexcept { return int64_t{kernels::kPanelKeys} * head_dim * kernels::cache_bytes(type); }
+  int64_t scales_at() const noexcept {
+    return values_at() + int64_t{kernels::kPanelKeys} * kernels::stored_dim(type, value_dim) * kernels::cache_bytes(type);
+  }
+  int64_t block_bytes() const noexcept {
+    return scales_at() + (kernels::has_scales(type) ? 2 * kernels::kPanelKeys * static_cast<int64_t>(sizeof(float)) : 0);
+  }
   /// All heads of a tile of 256 positions.
-  int64_t tile_floats() const noexcept { return kernels::kPanelsPerTile * num_kv_heads * block_floats(); }
+  int64_t tile_bytes() const noexcept { return kernels::kPanelsPerTile * num_kv_heads * block_bytes(); }
 
   friend bool operator==(const KvGeometry&, const KvGeometry&) = default;
 };
@@ -34,8 +38,8 @@ struct KvGeometry {
 /// out.
 struct KvView {
   KvGeometry geometry;
-  const float* const* blocks = nullptr;  ///< [num_tiles][4]: block of KV head 0
-  int64_t head_stride = 0;               ///< from one KV head's block to the next one's
+  const std::byte* const* blocks = nullptr;  ///< [num_tiles][4]: block of KV head 0
+  int64_t head_stride = 0;                   ///< bytes from one KV head's block to the next one's
   int64_t num_tiles = 0;
   int64_t first_tile = 0;             ///< tile i holds the positions from 256 (first_tile + i) on ...
   const int64_t* tile_ids = nullptr;  ///< ... or from 256 tile_ids[i] on, when some are left out
@@ -44,11 +48,16 @@ struct KvView {
   int64_t begin = 0, end = 0;  ///< no key stands outside
 
   int64_t tile_id(int64_t i) const noexcept { return tile_ids == nullptr ? first_tile + i : tile_ids[i]; }
-  const float* keys(int64_t i, int panel, int kv_head) const noexcept {
+  const std::byte* keys(int64_t i, int panel, int kv_head) const noexcept {
     return blocks[i * kernels::kPanelsPerTile + panel] + kv_head * head_stride;
   }
-  const float* values(int64_t i, int panel, int kv_head) const noexcept {
-    return keys(i, panel, kv_head) + geometry.key_floats();
+  const std::byte* values(int64_t i, int panel, int kv_head) const noexcept {
+    return keys(i, panel, kv_head) + geometry.values_at();
+  }
+  /// [64] of the keys, then [64] of the values; null where numbers are no codes.
+  const float* scales(int64_t i, int panel, int kv_head) const noexcept {
+    if (!kernels::has_scales(geometry.type)) return nullptr;
+    return reinterpret_cast<const float*>(keys(i, panel, kv_head) + geometry.scales_at());
   }
 };
 
@@ -60,56 +69,5 @@ struct KvRows {
   const float* v = nullptr;
   int64_t v_token_stride = 0, v_head_stride = 0;
 };
-
-/// Writes `count` tokens, from rows.token `token` on, into the slots `column` ... of one head's block of 64.
-inline void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head,
-                        float* block, int column) {
-  kernels::kernels().attention->pack_keys(rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride,
-                                          rows.k_token_stride, count, geometry.head_dim, block, column);
-  const int dim = geometry.value_dim, padded = kernels::padded_dim(dim);
-  if (dim == 0) return;
-  float* to = block + geometry.key_floats() + int64_t{column} * padded;
-  const float* from = rows.v + token * rows.v_token_stride + kv_head * rows.v_head_stride;
-  for (int n = 0; n < count; ++n, to += padded, from += rows.v_token_stride) {
-    for (int c = 0; c < dim; ++c) to[c] = from[c];
-    for (int c = dim; c < padded; ++c) to[c] = 0.0f;
-  }
-}
-
-/// Copies `count` tokens of one head from one block to another.
-inline void copy_slots(const KvGeometry& geometry, const float* from, int from_column, float* to, int to_column,
-                       int count) {
-  const auto n = static_cast<size_t>(count);
-  for (int i = 0; i < geometry.head_dim; ++i)
-    std::copy_n(from + i * kernels::kPanelKeys + from_column, n, to + i * kernels::kPanelKeys + to_column);
-  const int64_t row = kernels::padded_dim(geometry.value_dim), values = geometry.key_floats();
-  std::copy_n(from + values + from_column * row, n * static_cast<size_t>(row), to + values + to_column * row);
-}
-
-/// Fills the slots of `count` tokens with NaN, as if they had never been written. All bits set is a NaN.
-inline void clear_slots(const KvGeometry& geometry, float* block, int column, int count) {
-  const auto bytes = static_cast<size_t>(count) * sizeof(float);
-  for (int i = 0; i < geometry.head_dim; ++i) std::memset(block + i * kernels::kPanelKeys + column, 0xFF, bytes);
-  const int64_t row = kernels::padded_dim(geometry.value_dim);
-  std::memset(block + geometry.key_floats() + column * row, 0xFF, bytes * static_cast<size_t>(row));
-}
-
-/// One token of one head as it is stored, its key and then its value without padding.
-inline void read_token(const KvGeometry& geometry, const float* block, int column, uint8_t* to) {
-  for (int i = 0; i < geometry.head_dim; ++i, to += sizeof(float))
-    std::memcpy(to, block + i * kernels::kPanelKeys + column, sizeof(float));
-  const float* value = block + geometry.key_floats() + column * kernels::padded_dim(geometry.value_dim);
-  std::memcpy(to, value, static_cast<size_t>(geometry.value_dim) * sizeof(float));
-}
-
-/// The inverse of read_token().
-inline void write_token(const KvGeometry& geometry, const uint8_t* from, float* block, int column) {
-  for (int i = 0; i < geometry.head_dim; ++i, from += sizeof(float))
-    std::memcpy(block + i * kernels::kPanelKeys + column, from, sizeof(float));
-  const int padded = kernels::padded_dim(geometry.value_dim);
-  float* value = block + geometry.key_floats() + column * padded;
-  std::memcpy(value, from, static_cast<size_t>(geometry.value_dim) * sizeof(float));
-  std::fill(value + geometry.value_dim, value + padded, 0.0f);
-}
 
 }  // namespace regard

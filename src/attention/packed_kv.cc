@@ -46,7 +46,7 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
     orders.push_back(sort_keys(source, static_cast<int64_t>(b)));
     KvView view;
     view.geometry = geometry;
-    view.head_stride = geometry.block_floats();
+    view.head_stride = geometry.block_bytes();
     if (source.positions == nullptr) {
       view.begin = source.k_begin;
       view.end = source.k_begin + source.kv_len;
@@ -66,11 +66,11 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
   }
 
   const size_t tiles = tile_ids_.size();
-  const auto floats = checked_mul<size_t>(tiles, static_cast<size_t>(geometry.tile_floats()));
-  if (!floats) fail(Code::kResourceExhausted, "[attention] {} tiles of {} keys are too many", tiles, kTileKeys);
-  data_ = AlignedBuffer<float>(*floats);
+  const auto bytes = checked_mul<size_t>(tiles, static_cast<size_t>(geometry.tile_bytes()));
+  if (!bytes) fail(Code::kResourceExhausted, "[attention] {} tiles of {} keys are too many", tiles, kTileKeys);
+  data_ = AlignedBuffer<std::byte>(*bytes);
   written_.assign(tiles * kPanelsPerTile, 0);
-  const int64_t block_stride = geometry.num_kv_heads * geometry.block_floats();
+  const int64_t block_stride = geometry.num_kv_heads * geometry.block_bytes();
   for (size_t i = 0; i < tiles * kPanelsPerTile; ++i)
     blocks_.push_back(data_.data() + static_cast<int64_t>(i) * block_stride);
   for (size_t b = 0; b < sources.size(); ++b) {
@@ -98,7 +98,7 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
 }
 
 void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order,
-                          int64_t first_position, float* block) {
+                          int64_t first_position, std::byte* block) {
   Run runs[kPanelKeys];
   int n = 0, written = 0;
   if (source.positions == nullptr) {
@@ -122,9 +122,9 @@ void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, 
     }
   }
   // Slots that hold no key are NaN: nothing of them may enter a result.
-  const int64_t floats = geometry.num_kv_heads * geometry.block_floats();
-  if (written < kPanelKeys) std::memset(block, 0xFF, static_cast<size_t>(floats) * sizeof(float));
-  for (int h = 0; h < geometry.num_kv_heads; ++h, block += geometry.block_floats())
+  const int64_t bytes = geometry.num_kv_heads * geometry.block_bytes();
+  if (written < kPanelKeys) std::memset(block, 0xFF, static_cast<size_t>(bytes));
+  for (int h = 0; h < geometry.num_kv_heads; ++h, block += geometry.block_bytes())
     for (int r = 0; r < n; ++r)
       write_block(geometry, source.rows, runs[r].token, runs[r].count, h, block, runs[r].column);
 }

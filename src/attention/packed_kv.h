@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/kv_view.h"
+#include "attention/kv_block.h"
 #include "base/aligned_buffer.h"
 
 namespace regard {
@@ -50,10 +50,10 @@ class PackedKv {
   };
 
   void pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order, int64_t first_position,
-                  float* block);
+                  std::byte* block);
 
-  AlignedBuffer<float> data_;
-  std::vector<const float*> blocks_;
+  AlignedBuffer<std::byte> data_;
+  std::vector<const std::byte*> blocks_;
   std::vector<int64_t> tile_ids_;
   std::vector<uint64_t> written_;
   std::vector<KvView> views_;

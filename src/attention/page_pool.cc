@@ -17,8 +17,8 @@ namespace {
 int64_t blocks_of(const PagePoolOptions& options, int64_t pages) {
   return ceil_div<int64_t>(pages * options.page_keys, kPanelKeys);
 }
-int64_t floats_of(const PagePoolOptions& options, int64_t pages) {
-  return blocks_of(options, pages) * options.geometry.num_kv_heads * options.geometry.block_floats();
+int64_t bytes_of(const PagePoolOptions& options, int64_t pages) {
+  return blocks_of(options, pages) * options.geometry.num_kv_heads * options.geometry.block_bytes();
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ PagePool::PagePool(PagePoolOptions options) : options_(std::move(options)) {
 }
 
 int64_t PagePool::page_bytes() const noexcept {
-  return options_.geometry.num_kv_heads * options_.geometry.block_floats() * static_cast<int64_t>(sizeof(float)) *
+  return options_.geometry.num_kv_heads * options_.geometry.block_bytes() *
          options_.page_keys / kPanelKeys;
 }
 
@@ -49,10 +49,10 @@ int64_t PagePool::bytes() const {
 }
 
 PagePool::Piece::Piece(const PagePoolOptions& options, int64_t count, int64_t tokens_wanted)
-    : share(options.budget, floats_of(options, count) * static_cast<int64_t>(sizeof(float)), "PagePool", tokens_wanted),
-      data(static_cast<size_t>(floats_of(options, count))),
+    : share(options.budget, bytes_of(options, count), "PagePool", tokens_wanted),
+      data(static_cast<size_t>(bytes_of(options, count))),
       pages(std::make_unique<KvPage[]>(static_cast<size_t>(count))) {
-  const int64_t stride = options.geometry.num_kv_heads * options.geometry.block_floats();
+  const int64_t stride = options.geometry.num_kv_heads * options.geometry.block_bytes();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t key = i * options.page_keys;
     pages[static_cast<size_t>(i)].block = data.data() + key / kPanelKeys * stride;
@@ -79,7 +79,7 @@ void PagePool::make_pages(int64_t tokens_wanted) {
     free_.push_back(&page);
   }
   made_ += count;
-  bytes_ += static_cast<int64_t>(piece->data.size() * sizeof(float));
+  bytes_ += static_cast<int64_t>(piece->data.size());
   pieces_.push_back(std::move(piece));
 }
 
@@ -114,7 +114,7 @@ KvSlots PagePool::slots(KvPage& page, int64_t offset, int kv_head) const noexcep
   const KvGeometry& g = options_.geometry;
   const int64_t at = page.column + offset, end = page.column + options_.page_keys;
   const int64_t block = at / kPanelKeys, column = at % kPanelKeys;
-  return {page.block + (block * g.num_kv_heads + kv_head) * g.block_floats(), static_cast<int>(column),
+  return {page.block + (block * g.num_kv_heads + kv_head) * g.block_bytes(), static_cast<int>(column),
           static_cast<int>(std::min(end - at, kPanelKeys - column))};
 }
 

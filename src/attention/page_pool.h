@@ -18,7 +18,7 @@ class PagePool;
 struct KvPage {
   PagePool* pool = nullptr;
   int64_t id = 0;
-  float* block = nullptr;
+  std::byte* block = nullptr;
   int column = 0;
   std::atomic<int> holders{0};
 
@@ -74,7 +74,7 @@ class PagePool {
   struct Piece {
     Piece(const PagePoolOptions& options, int64_t pages, int64_t tokens_wanted);
     KvBudgetShare share;
-    AlignedBuffer<float> data;
+    AlignedBuffer<std::byte> data;
     std::unique_ptr<KvPage[]> pages;
   };
 

@@ -31,7 +31,7 @@ std::vector<int64_t> PagedKvCache::page_table() const {
 void PagedKvCache::set_blocks(size_t first_page) {
   if (gathers()) return;
   const auto per_page = static_cast<size_t>(pool_->page_keys() / kPanelKeys);
-  const int64_t stride = geometry_.num_kv_heads * geometry_.block_floats();
+  const int64_t stride = geometry_.num_kv_heads * geometry_.block_bytes();
   const size_t all = pages_.size() * per_page;
   blocks_.resize((all + kPanelsPerTile - 1) / kPanelsPerTile * kPanelsPerTile);
   for (size_t i = first_page * per_page; i < all; ++i)
@@ -115,7 +115,7 @@ KvView PagedKvCache::view() const {
   KvView view;
   view.geometry = geometry_;
   view.blocks = blocks_.data();
-  view.head_stride = geometry_.block_floats();
+  view.head_stride = geometry_.block_bytes();
   view.num_tiles = ceil_div<int64_t>(size_, kTileKeys);
   view.end = size_;
   return view;

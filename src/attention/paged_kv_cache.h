@@ -50,7 +50,7 @@ class PagedKvCache final : public KvStore {
   std::shared_ptr<PagePool> pool_;  // outlives the pages
   int64_t max_tokens_;
   std::vector<PagePool::Pointer> pages_;
-  std::vector<const float*> blocks_;           // pages of 64 or more: four for each tile, the last one repeated
+  std::vector<const std::byte*> blocks_;           // pages of 64 or more: four for each tile, the last one repeated
   mutable std::unique_ptr<KvCache> gathered_;  // smaller pages: the tokens below its size
 };
 

@@ -119,7 +119,7 @@ KvView RingKvCache::view() const noexcept {
   view.geometry = geometry_;
   view.begin = begin_;
   view.end = size_;
-  view.head_stride = geometry_.block_floats();
+  view.head_stride = geometry_.block_bytes();
   view.first_tile = begin_ / kTileKeys;
   view.num_tiles = begin_ == size_ ? 0 : ceil_div<int64_t>(size_, kTileKeys) - view.first_tile;
   view.blocks = blocks_.data() + view.first_tile % static_cast<int64_t>(tiles_.size()) * kPanelsPerTile;

@@ -94,9 +94,11 @@ bool RowBlock::lower(int64_t index, AttentionTile& tile) noexcept {
 }
 
 void RowBlock::place(int64_t index, AttentionTile& tile) const noexcept {
+  tile.type = sequence_.keys.geometry.type;
   for (int w = 0; w < kPanelsPerTile; ++w) {
     tile.k[w] = sequence_.keys.keys(index, w, kv_head_);
     tile.v[w] = sequence_.keys.values(index, w, kv_head_);
+    tile.scales[w] = sequence_.keys.scales(index, w, kv_head_);
   }
 }
 

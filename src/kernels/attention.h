@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "regard/dtype.h"
+
 namespace regard::kernels {
 
 inline constexpr int kLanes = 16;
@@ -40,9 +42,11 @@ struct AttentionTile {
   int value_dim;   ///< padded
   float softcap;   ///< in units of log2; 0: none
 
-  const float* k[kPanelsPerTile];     ///< panels [head_dim][64]
-  const float* v[kPanelsPerTile];     ///< blocks [64][value_dim]
-  const float* next[kPanelsPerTile];  ///< panels that will be wanted next, fetched meanwhile when next[0] is not null
+  DType type;                        ///< of keys and values, stored as kv_layout.h says
+  const void* k[kPanelsPerTile];     ///< panels [head_dim][64]
+  const void* v[kPanelsPerTile];     ///< blocks [64][stored_dim]
+  const void* next[kPanelsPerTile];  ///< panels that will be wanted next, fetched meanwhile when next[0] is not null
+  const float* scales[kPanelsPerTile];  ///< of codes: [64] of the keys, then [64] of the values
 
   /// Row r sees the keys lo[r] <= j < hi[r] of the tile (0 .. 256; lo >= hi: none). Null: every row sees every key.
   const int32_t* lo;

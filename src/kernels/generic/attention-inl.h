@@ -3,33 +3,35 @@
 
 namespace {
 
+#include "kernels/generic/attention_store-inl.h"
 #include "kernels/generic/attention_scores-inl.h"
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
 
 // Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over
 // their columns; else it only disturbs the hardware's own prefetch.
-template <int R>
+template <class T, int R>
 REGARD_INLINE bool fetch_ahead(const AttentionTile& tile, int first) {
-  return first == 0 && tile.next[0] != nullptr && (R >= 4 || tile.value_dim > kLanes * kValueVectors<R>);
+  constexpr int kVectorsPerLine = static_cast<int>(sizeof(float) / sizeof(T));
+  return first == 0 && tile.next[0] != nullptr && (R * kVectorsPerLine >= 4 || tile.value_dim > kLanes * value_vectors<T, R>());
 }
 
-template <int R>
+template <class T, int R>
 void micro_tile(const AttentionTile& tile, int first, const AttentionState& state) {
   Seen<R> seen;
   const Sight sight = look<R>(tile, first, seen);
   if (sight == Sight::kNothing) return;
   const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
   float* s = tile.scores;
-  const bool ahead = fetch_ahead<R>(tile, first);
+  const bool ahead = fetch_ahead<T, R>(tile, first);
   alignas(64) float m[kLanes] = {}, l[kLanes] = {};
   if (sight == Sight::kEverything) {
     F32 top[R];
     for (int r = 0; r < R; ++r) top[r] = splat(-kInf);
     if (ahead)
-      scores_of_all_ahead<R>(tile, q, s, top);
+      scores_of_all_ahead<T, R>(tile, q, s, top);
     else
-      scores_of_all<R>(tile, q, s, top);
+      scores_of_all<T, R>(tile, q, s, top);
     if (tile.softcap != 0.0f || tile.bias != nullptr) {
       for (int r = 0; r < R; ++r) {
         if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
@@ -39,36 +41,37 @@ void micro_tile(const AttentionTile& tile, int first, const AttentionState& stat
     }
     softmax_of_all<R>(s, top, m, l);
   } else {
-    scores_of_some<R>(tile, q, seen, s);
+    scores_of_some<T, R>(tile, q, seen, s);
     for (int r = 0; r < R; ++r) {
       if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
       if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, &seen, r, tile.bias[first + r]);
     }
     softmax_of_some<R>(s, seen, m, l);
   }
+  weigh_codes<T, R>(tile, sight == Sight::kEverything ? nullptr : &seen, s);
   FoldFactors factors;
   fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);
   float* o = state.o + static_cast<int64_t>(first) * tile.value_dim;
   if (tile.keep != nullptr) drop<R>(tile, first, sight, seen);
   if (sight == Sight::kSome || tile.keep != nullptr)
-    values<Way::kSome, R>(tile, s, seen, factors, o);
+    values<Way::kSome, T, R>(tile, s, seen, factors, o);
   else if (ahead)
-    values<Way::kAllAhead, R>(tile, s, seen, factors, o);
+    values<Way::kAllAhead, T, R>(tile, s, seen, factors, o);
   else
-    values<Way::kAll, R>(tile, s, seen, factors, o);
+    values<Way::kAll, T, R>(tile, s, seen, factors, o);
 }
 
 // The weights that micro_tile() would use, against a sum over all tiles that is known by now.
-template <int R>
+template <class T, int R>
 void micro_weights(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low, float* out) {
   Seen<R> seen;
   const Sight sight = look<R>(tile, first, seen);
   const float* q = tile.q + static_cast<int64_t>(first) * tile.head_dim;
   float* s = tile.scores;
   if (sight == Sight::kEverything)
-    scores_of_all<R>(tile, q, s, nullptr);
+    scores_of_all<T, R>(tile, q, s, nullptr);
   else if (sight == Sight::kSome)
-    scores_of_some<R>(tile, q, seen, s);
+    scores_of_some<T, R>(tile, q, seen, s);
   for (int r = 0; r < R; ++r) {
     float* row = out + static_cast<int64_t>(first + r) * kTileKeys;
     const bool empty = sight == Sight::kNothing || lse_high[first + r] == -kInf;
@@ -89,25 +92,44 @@ void micro_weights(const AttentionTile& tile, int first, const float* lse_high, 
 }
 
 // Calls the template for as many rows as are left, at most kMicroRows.
-template <int R>
+template <class T, int R>
 REGARD_INLINE void tile_rows(const AttentionTile& tile, int first, const AttentionState& state) {
   if constexpr (R > 1)
-    if (tile.rows - first < R) return tile_rows<R - 1>(tile, first, state);
-  micro_tile<R>(tile, first, state);
+    if (tile.rows - first < R) return tile_rows<T, R - 1>(tile, first, state);
+  micro_tile<T, R>(tile, first, state);
 }
-template <int R>
+template <class T, int R>
 REGARD_INLINE void weight_rows(const AttentionTile& tile, int first, const float* lse_high, const float* lse_low,
                                float* out) {
   if constexpr (R > 1)
-    if (tile.rows - first < R) return weight_rows<R - 1>(tile, first, lse_high, lse_low, out);
-  micro_weights<R>(tile, first, lse_high, lse_low, out);
+    if (tile.rows - first < R) return weight_rows<T, R - 1>(tile, first, lse_high, lse_low, out);
+  micro_weights<T, R>(tile, first, lse_high, lse_low, out);
+}
+
+template <class T>
+void tile_of(const AttentionTile& tile, const AttentionState& state) {
+  for (int r = 0; r < tile.rows; r += kMicroRows) tile_rows<T, kMicroRows>(tile, r, state);
+}
+template <class T>
+void weights_of(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) {
+  for (int r = 0; r < tile.rows; r += kMicroRows) weight_rows<T, kMicroRows>(tile, r, lse_high, lse_low, out);
 }
 
 void attention_tile(const AttentionTile& tile, const AttentionState& state) noexcept {
-  for (int r = 0; r < tile.rows; r += kMicroRows) tile_rows<kMicroRows>(tile, r, state);
+  switch (tile.type) {
+    case DType::kF16: return tile_of<Half>(tile, state);
+    case DType::kBF16: return tile_of<Brain>(tile, state);
+    case DType::kI8: return tile_of<int8_t>(tile, state);
+    default: return tile_of<float>(tile, state);
+  }
 }
 void attention_weights(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) noexcept {
-  for (int r = 0; r < tile.rows; r += kMicroRows) weight_rows<kMicroRows>(tile, r, lse_high, lse_low, out);
+  switch (tile.type) {
+    case DType::kF16: return weights_of<Half>(tile, lse_high, lse_low, out);
+    case DType::kBF16: return weights_of<Brain>(tile, lse_high, lse_low, out);
+    case DType::kI8: return weights_of<int8_t>(tile, lse_high, lse_low, out);
+    default: return weights_of<float>(tile, lse_high, lse_low, out);
+  }
 }
 
 void scale_queries(const float* const* q, int rows, int head_dim, float factor, float* out) noexcept {

@@ -79,26 +79,6 @@ REGARD_INLINE void drop(const AttentionTile& tile, int first, Sight sight, Seen<
   }
 }
 
-// accumulate_tile() that asks for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K
-// and V in turns, so while one is multiplied the other is fetched.
-template <int R, int W, int Lines>
-REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const float* b, int64_t ldb, int n,
-                                    const float* ahead) {
-  for (int k = 0; k < n; ++k, b += ldb) {
-    F32 columns[W];
-    REGARD_UNROLL
-    for (int w = 0; w < W; ++w) columns[w] = load(b + kLanes * w);
-    REGARD_UNROLL
-    for (int i = 0; i < Lines; ++i) prefetch<Fetch::kL2>(ahead + kLanes * (static_cast<int64_t>(k) * Lines + i));
-    REGARD_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const F32 row = splat(x[r * ldx + k]);
-      REGARD_UNROLL
-      for (int w = 0; w < W; ++w) acc[r][w] = fma(row, columns[w], acc[r][w]);
-    }
-  }
-}
-
 // How many vectors of keys R rows take at once.
 template <int R>
 inline constexpr int kScoreVectors = kRegisters / (R + 1) >= 4 ? 4 : kRegisters / (R + 1);
@@ -115,56 +95,58 @@ REGARD_INLINE void raise(F32* top, const Tile<R, W>& acc) {
   }
 }
 
-template <int R, int W>
-REGARD_INLINE void raise_by_at_most(const AttentionTile& tile, int vectors, const float* q, const float* panel, float* s,
+template <class T, int R, int W>
+REGARD_INLINE void raise_by_at_most(const AttentionTile& tile, int vectors, const float* q, int panel, int v, float* s,
                                     F32* top) {
   if constexpr (W > 1)
-    if (vectors < W) return raise_by_at_most<R, W - 1>(tile, vectors, q, panel, s, top);
+    if (vectors < W) return raise_by_at_most<T, R, W - 1>(tile, vectors, q, panel, v, s, top);
   Tile<R, W> acc;
   clear_tile<R, W>(acc);
-  accumulate_tile<R, W>(acc, q, tile.head_dim, panel, kPanelKeys, tile.head_dim);
-  store_tile<R, W>(acc, s, kTileKeys);
+  accumulate_stored<T, R, W>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[panel]), v, kPanelKeys, tile.head_dim);
+  scale_scores<T, R, W>(acc, tile, panel, v);
+  store_tile<R, W>(acc, s + kPanelKeys * panel + kLanes * v, kTileKeys);
   if (top != nullptr) raise<R, W>(top, acc);
 }
 
 // The scores of panel w, and where `top` is given the maximum of each row in lanes.
-template <int R>
+template <class T, int R>
 REGARD_INLINE void score_panel(const AttentionTile& tile, int w, const float* q, float* s, F32* top) {
   constexpr int W = kScoreVectors<R>;
   REGARD_UNROLL
-  for (int v = 0; v < kPanelVectors; v += W)
-    raise_by_at_most<R, W>(tile, kPanelVectors - v, q, tile.k[w] + kLanes * v, s + kPanelKeys * w + kLanes * v, top);
+  for (int v = 0; v < kPanelVectors; v += W) raise_by_at_most<T, R, W>(tile, kPanelVectors - v, q, w, v, s, top);
 }
 
-template <int R>
+template <class T, int R>
 void scores_of_all(const AttentionTile& tile, const float* q, float* s, F32* top) {
-  for (int w = 0; w < kPanelsPerTile; ++w) score_panel<R>(tile, w, q, s, top);
+  for (int w = 0; w < kPanelsPerTile; ++w) score_panel<T, R>(tile, w, q, s, top);
 }
 
-// The same, fetching V of this tile meanwhile: 64 * value_dim elements of it while head_dim steps are made, so the rest
-// is left to the hardware when values are longer than keys.
-template <int R>
+// The same, fetching V of this tile meanwhile: as many bytes of it as are read of K, so the rest is left to the hardware
+// when values are longer than keys.
+template <class T, int R>
 void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s, F32* top) {
   if constexpr (kScoreVectors<R> == 4) {
     for (int w = 0; w < kPanelsPerTile; ++w) {
       Tile<R, 4> acc;
       clear_tile<R, 4>(acc);
-      accumulate_ahead<R, 4, 4>(acc, q, tile.head_dim, tile.k[w], kPanelKeys, tile.head_dim, tile.v[w]);
+      accumulate_ahead<static_cast<int>(sizeof(T)), T, R, 4>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[w]), 0,
+                                                              kPanelKeys, tile.head_dim,
+                                                              reinterpret_cast<uintptr_t>(tile.v[w]));
+      scale_scores<T, R, 4>(acc, tile, w, 0);
       store_tile<R, 4>(acc, s + kPanelKeys * w, kTileKeys);
       raise<R, 4>(top, acc);
     }
   } else {
-    scores_of_all<R>(tile, q, s, top);
+    scores_of_all<T, R>(tile, q, s, top);
   }
 }
 
 // The scores of R rows for W vectors of keys, wherever in the tile these are: a column's chain does not know its
 // neighbours.
-template <int R, int W>
+template <class T, int R, int W>
 REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, const int* vectors, float* s) {
-  const float* columns[W];
-  for (int w = 0; w < W; ++w)
-    columns[w] = tile.k[vectors[w] * kLanes / kPanelKeys] + vectors[w] * kLanes % kPanelKeys;
+  const T* panels[W];
+  for (int w = 0; w < W; ++w) panels[w] = static_cast<const T*>(tile.k[vectors[w] / kPanelVectors]);
   Tile<R, W> acc;
   clear_tile<R, W>(acc);
   const int64_t ldq = tile.head_dim;
@@ -172,7 +154,7 @@ REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, cons
   for (int64_t k = 0; k < ldq; ++k) {
     F32 key[W];
     REGARD_UNROLL
-    for (int w = 0; w < W; ++w) key[w] = load(columns[w] + k * kPanelKeys);
+    for (int w = 0; w < W; ++w) key[w] = stored(panels[w] + k * kPanelKeys, vectors[w] % kPanelVectors);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const F32 row = splat(q[r * ldq + k]);
@@ -182,26 +164,29 @@ REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, cons
   }
   for (int w = 0; w < W; ++w) {
     float* to = s + kLanes * vectors[w];
+    Tile<R, 1> one;
     REGARD_UNROLL
-    for (int r = 0; r < R; ++r) store(to + r * kTileKeys, acc[r][w]);
+    for (int r = 0; r < R; ++r) one[r][0] = acc[r][w];
+    scale_scores<T, R, 1>(one, tile, vectors[w] / kPanelVectors, vectors[w] % kPanelVectors);
+    store_tile<R, 1>(one, to, kTileKeys);
   }
 }
-template <int R, int W>
+template <class T, int R, int W>
 REGARD_INLINE void score_at_most(const AttentionTile& tile, int count, const float* q, const int* vectors, float* s) {
   if constexpr (W > 1)
-    if (count < W) return score_at_most<R, W - 1>(tile, count, q, vectors, s);
-  score_vectors<R, W>(tile, q, vectors, s);
+    if (count < W) return score_at_most<T, R, W - 1>(tile, count, q, vectors, s);
+  score_vectors<T, R, W>(tile, q, vectors, s);
 }
 
 // Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap.
-template <int R>
+template <class T, int R>
 void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
   int rest[kTileVectors], count = 0;
   for (int i = 0; i < seen.count;) {
     const int v = seen.vectors[i];
     if (v % kPanelVectors == 0 && i + kPanelVectors <= seen.count &&
         seen.vectors[i + kPanelVectors - 1] == v + kPanelVectors - 1) {
-      score_panel<R>(tile, v / kPanelVectors, q, s, nullptr);
+      score_panel<T, R>(tile, v / kPanelVectors, q, s, nullptr);
       i += kPanelVectors;
     } else {
       rest[count++] = v;
@@ -212,7 +197,7 @@ void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& se
   int passes = (count + kScoreVectors<R> - 1) / kScoreVectors<R>;
   for (int i = 0; passes > 0; --passes) {
     const int width = (count - i + passes - 1) / passes;
-    score_at_most<R, kScoreVectors<R>>(tile, width, q, rest + i, s);
+    score_at_most<T, R, kScoreVectors<R>>(tile, width, q, rest + i, s);
     i += width;
   }
 }

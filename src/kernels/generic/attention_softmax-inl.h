@@ -101,3 +101,20 @@ REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, float* m_out, 
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
 }
+
+// Weights of values that are codes: p times the value's scale. Behind the sum of the weights, which knows no scale.
+template <class T, int R>
+REGARD_INLINE void weigh_codes(const AttentionTile& tile, const Seen<R>* seen, float* s) {
+  if constexpr (has_scales(kTypeOf<T>)) {
+    constexpr int kPerPanel = kPanelKeys / kLanes;
+    const int count = seen == nullptr ? kTileKeys / kLanes : seen->count;
+    for (int i = 0; i < count; ++i) {
+      const int v = seen == nullptr ? i : seen->vectors[i];
+      const F32 scale = stored(tile.scales[v / kPerPanel] + kPanelKeys, v % kPerPanel);
+      for (int r = 0; r < R; ++r) {
+        float* at = s + r * kTileKeys + kLanes * v;
+        store(at, mul(load(at), scale));
+      }
+    }
+  }
+}

@@ -1,14 +1,14 @@
 // Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
 
-// acc[r][c] += p[r][k] * v[k] for keys that only some rows see: bit `shift + k` of seen[r]. A forbidden value must not
+// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of seen[r]. A forbidden value must not
 // be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
-template <int R, int C>
-REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const float* v, int64_t stride, int n,
+template <class T, int R, int C>
+REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, int v, int64_t stride, int n,
                                    const uint64_t (&seen)[R], int shift) {
-  for (int k = 0; k < n; ++k, v += stride) {
+  for (int k = 0; k < n; ++k, values += stride) {
     F32 columns[C];
     REGARD_UNROLL
-    for (int c = 0; c < C; ++c) columns[c] = load(v + kLanes * c);
+    for (int c = 0; c < C; ++c) columns[c] = stored(values, v + c);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const bool sees = ((seen[r] >> (shift + k)) & 1) != 0;
@@ -28,28 +28,28 @@ REGARD_INLINE uint64_t eight_in_a_row(uint64_t bits) {
 
 // Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one, and runs
 // that no row sees are skipped. A run of less than eight keys is not worth leaving the masked loop for.
-template <int R, int C>
-REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int column,
+template <class T, int R, int C>
+REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int v,
                                    const Seen<R>& seen) {
+  const int64_t stride = stored_dim(kTypeOf<T>, tile.value_dim);
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    const float* v = tile.v[w] + column;
     const float* weights = p + kPanelKeys * w;
     const uint64_t all = seen.all[w], any = seen.any[w];
     if (any == 0) continue;
     const uint64_t plain = eight_in_a_row(all), nobody = eight_in_a_row(~any);
     const int end = 64 - std::countl_zero(any);
     for (int k = std::countr_zero(any); k < end;) {
-      const float* row = v + static_cast<int64_t>(k) * tile.value_dim;
+      const T* row = static_cast<const T*>(tile.v[w]) + k * stride;
       int n;
       if (((nobody >> k) & 1) != 0) {
         n = std::countr_zero(any >> k);
       } else if (((plain >> k) & 1) != 0) {
         n = std::countr_one(all >> k);
-        accumulate_tile<R, C>(acc, weights + k, kTileKeys, row, tile.value_dim, n);
+        accumulate_stored<T, R, C>(acc, weights + k, kTileKeys, row, v, stride, n);
       } else {
         const uint64_t next = (plain | nobody) >> k;
         n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
-        accumulate_some<R, C>(acc, weights + k, row, tile.value_dim, n, seen.row[w], k);
+        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen.row[w], k);
       }
       k += n;
     }
@@ -88,65 +88,76 @@ struct FoldFactors {
   alignas(64) float tile[kLanes];
 };
 
+// How many vectors of columns R rows take at once: as many as the registers allow, so that few rows read a value once. Of
+// numbers that are stored in pairs of vectors whole pairs, so that only a single vector may begin inside a pair.
+template <class T, int R>
+constexpr int value_vectors() {
+  constexpr int kMost = kRegisters / (R + 1) >= 8 ? 8 : kScoreVectors<R>;
+  return kTypeOf<T> == DType::kBF16 && kMost > 1 ? kMost / 2 * 2 : kMost;
+}
+// Lets the compiler know it.
+template <class T, int C>
+REGARD_INLINE int first_of_pair(int v) {
+  return kTypeOf<T> == DType::kBF16 && C > 1 ? v & ~1 : v;
+}
+
 // ---- C vectors of columns of R rows, all keys of the tile reduced in registers. Functions of their own: inside a larger
 // one the compiler runs out of registers and spills sums in the inner loop.
 // -----------------------------------------
-template <int R, int C>
-REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, int column, const FoldFactors& factors,
-                                 float* o) {
+template <class T, int R, int C>
+REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_tile<R, C>(acc, p + kPanelKeys * w, kTileKeys, tile.v[w] + column, tile.value_dim, kPanelKeys);
-  fold_values<R, C>(o + column, tile.value_dim, factors.old, factors.tile, acc);
+    accumulate_stored<T, R, C>(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), first_of_pair<T, C>(v),
+                               stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys);
+  fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
 // The same, fetching the next tile's keys meanwhile: of each panel, the share that these columns are of all columns.
-template <int R, int C>
-REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int column,
-                                       const FoldFactors& factors, float* o) {
+template <class T, int R, int C>
+REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors,
+                                       float* o) {
+  constexpr int kBytes = static_cast<int>(sizeof(T)), kLines = C * kBytes / 4;
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_ahead<R, C, C>(acc, p + kPanelKeys * w, kTileKeys, tile.v[w] + column, tile.value_dim, kPanelKeys,
-                              tile.next[w] + static_cast<int64_t>(column) * kPanelKeys);
-  fold_values<R, C>(o + column, tile.value_dim, factors.old, factors.tile, acc);
+    accumulate_ahead<kLines, T, R, C>(
+        acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), first_of_pair<T, C>(v),
+        stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys, reinterpret_cast<uintptr_t>(tile.next[w]) + static_cast<uintptr_t>(kLanes * v * kPanelKeys * kBytes));
+  fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
-template <int R, int C>
-REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
+template <class T, int R, int C>
+REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen,
                                   const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
-  accumulate_seen<R, C>(acc, p, tile, column, seen);
-  fold_values<R, C>(o + column, tile.value_dim, factors.old, factors.tile, acc);
+  accumulate_seen<T, R, C>(acc, p, tile, first_of_pair<T, C>(v), seen);
+  fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
-
-// How many vectors of columns R rows take at once: as many as the registers allow, so that few rows read a value once.
-template <int R>
-inline constexpr int kValueVectors = kRegisters / (R + 1) >= 8 ? 8 : kScoreVectors<R>;
 
 enum class Way { kAll, kAllAhead, kSome };
 
 // One pass over at most C vectors of columns; returns how many it took. Widths between 4 and 8 are taken as 4 and the
 // rest.
-template <Way W, int R, int C>
-REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int column, const Seen<R>& seen,
+template <Way W, class T, int R, int C>
+REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen,
                               const FoldFactors& factors, float* o) {
   if constexpr (C > 1)
-    if (tile.value_dim - column < kLanes * C)
-      return values_pass < W, R, C == 8 ? 4 : C - 1 > (tile, p, column, seen, factors, o);
+    if (tile.value_dim / kLanes - v < C)
+      return values_pass < W, T, R, C == 8 ? 4 : C - 1 > (tile, p, v, seen, factors, o);
   if constexpr (W == Way::kAll)
-    values_of_all<R, C>(tile, p, column, factors, o);
+    values_of_all<T, R, C>(tile, p, v, factors, o);
   else if constexpr (W == Way::kAllAhead)
-    values_of_all_ahead<R, C>(tile, p, column, factors, o);
+    values_of_all_ahead<T, R, C>(tile, p, v, factors, o);
   else
-    values_of_some<R, C>(tile, p, column, seen, factors, o);
+    values_of_some<T, R, C>(tile, p, v, seen, factors, o);
   return C;
 }
 
-template <Way W, int R>
+template <Way W, class T, int R>
 void values(const AttentionTile& tile, const float* p, const Seen<R>& seen, const FoldFactors& factors, float* o) {
-  for (int column = 0; column < tile.value_dim;)
-    column += kLanes * values_pass<W, R, kValueVectors<R>>(tile, p, column, seen, factors, o);
+  for (int v = 0; v < tile.value_dim / kLanes;)
+    v += values_pass<W, T, R, value_vectors<T, R>()>(tile, p, v, seen, factors, o);
 }

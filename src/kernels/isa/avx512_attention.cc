@@ -1,6 +1,7 @@
 // Attention for avx512.
 #if defined(__x86_64__)
 #include "kernels/attention.h"
+#include "kernels/kv_layout.h"
 #include "kernels/isa/avx512_begin-inl.h"
 namespace {
 #include "kernels/generic/micro-inl.h"

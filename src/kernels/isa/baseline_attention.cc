@@ -1,5 +1,6 @@
 // Attention for baseline.
 #include "kernels/attention.h"
+#include "kernels/kv_layout.h"
 #include "kernels/isa/baseline_begin-inl.h"
 namespace {
 #include "kernels/generic/micro-inl.h"

@@ -4,12 +4,13 @@
 // The arithmetic of a row:
 //   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For
 //   each tile in which the row sees a key, on its own:
-//     s_j = fma chain over i of q'[i] * k_j[i], from 0; with a soft-cap c (in units of log2) c * tanh(s_j / c); with a
-//           bias fma(bias_j, log2(e), s_j)
+//     s_j = fma chain over i of q'[i] * k_j[i], from 0, times the key's scale where it is stored as codes; with a soft-cap
+//           c (in units of log2) c * tanh(s_j / c); with a bias fma(bias_j, log2(e), s_j)
 //     m   = maximum of the visible s_j, NaN ignored
 //     p_j = 2^(s_j - m), 0 instead of m when m is -inf
 //     l   = sum of p_j in 16 lanes (lane = j mod 16, j rising), then lanes (i, i+8), (i, i+4), (i, i+2), (i, i+1)
-//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0; with dropout over those that are kept
+//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0, where p_j is first multiplied by the value's scale
+//           where it is stored as codes; with dropout over those that are kept
 //   The tiles are folded from the left into (M, L, O), which starts at (-inf, 0, 0):
 //     M' = max(M, m), a = 2^(M - M'), b = 2^(m - M') (0 instead of M' when M' is -inf)
 //     L' = fma(L, a, l * b), O' = fma(O, a, o * b)
@@ -100,7 +101,7 @@ inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
 
 /// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position,
 /// keys, values and terms only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none);
-/// `terms` are in natural units. Returns lse.
+/// `terms` are in natural units. Keys or values that are codes have a member scale(j). Returns lse.
 template <Rounding R, class Key, class Value, class Visible, class Terms = NoTerms>
 float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor,
                          float softcap, Key key, Value value, Visible visible, float* out, const Terms& terms = {}) {
@@ -118,6 +119,7 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
     for (int n = 0; n < count; ++n) {
       float sum = 0.0f;
       for (int i = 0; i < head_dim; ++i) sum = spec_fma<R>(scaled[i], key(base + seen[n], i), sum);
+      if constexpr (requires { key.scale(base); }) sum *= key.scale(base + seen[n]);
       if (softcap != 0.0f) sum = softcap * spec_tanh<R>(sum / softcap);
       s[n] = spec_fma<R>(static_cast<float>(terms.bias(base + seen[n])), kLog2e, sum);
       if (s[n] > m) m = s[n];
@@ -129,7 +131,9 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
       const float p = spec_exp2<R>(s[n] - shift);
       lane[seen[n] % kLanes] += p;
       if (!terms.keep(base + seen[n])) continue;
-      for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(p, value(base + seen[n], c), o[c]);
+      float weight = p;
+      if constexpr (requires { value.scale(base); }) weight *= value.scale(base + seen[n]);
+      for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(weight, value(base + seen[n], c), o[c]);
     }
     const float l = spec_lane_sum(lane);
 

@@ -1,0 +1,185 @@
+#include "attention/kv_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "kernels/registry.h"
+
+namespace regard {
+
+using kernels::kPanelKeys;
+using kernels::stored_at;
+using kernels::stored_dim;
+
+namespace {
+
+float* scales_of(const KvGeometry& g, std::byte* block) noexcept {
+  return reinterpret_cast<float*>(block + g.scales_at());
+}
+
+// Numbers are copied as words of their size. The bytes of a block are only ever touched in this way and by the kernels'
+// loads, both of which may look at any type.
+template <class Word>
+Word get(const std::byte* at) noexcept {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+template <class Word>
+void put(std::byte* at, Word word) noexcept {
+  std::memcpy(at, &word, sizeof word);
+}
+
+// A block seen as words of the type's size.
+template <class Word>
+struct Block {
+  const KvGeometry& g;
+  std::byte* bytes;
+
+  std::byte* key(int i, int column) const noexcept {
+    return bytes + (int64_t{i} * kPanelKeys + stored_at(g.type, column)) * static_cast<int64_t>(sizeof(Word));
+  }
+  std::byte* value(int column, int c) const noexcept {
+    return bytes + g.values_at() +
+           (int64_t{column} * stored_dim(g.type, g.value_dim) + stored_at(g.type, c)) *
+               static_cast<int64_t>(sizeof(Word));
+  }
+  int stored() const noexcept { return stored_dim(g.type, g.value_dim); }
+};
+
+// Calls f with a Block of the type's words.
+template <class F>
+void with_words(const KvGeometry& g, std::byte* block, const F& f) {
+  switch (kernels::cache_bytes(g.type)) {
+    case 4: return f(Block<uint32_t>{g, block});
+    case 2: return f(Block<uint16_t>{g, block});
+    default: return f(Block<uint8_t>{g, block});
+  }
+}
+
+// f32: the keys are transposed by a kernel, the values are copied as they are.
+void write_floats(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
+                  std::byte* block, int column) noexcept {
+  kernels::kernels().attention->pack_keys(k, k_stride, count, g.head_dim, reinterpret_cast<float*>(block), column);
+  if (g.value_dim == 0) return;
+  const int padded = stored_dim(g.type, g.value_dim);
+  auto* to = reinterpret_cast<float*>(block + g.values_at()) + int64_t{column} * padded;
+  for (int n = 0; n < count; ++n, to += padded, v += v_stride) {
+    std::copy_n(v, g.value_dim, to);
+    std::fill(to + g.value_dim, to + padded, 0.0f);
+  }
+}
+
+template <uint16_t (*Narrow)(float)>
+void write_halves(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
+                  std::byte* bytes, int column) noexcept {
+  const Block<uint16_t> block{g, bytes};
+  for (int n = 0; n < count; ++n, k += k_stride, v += v_stride) {
+    for (int i = 0; i < g.head_dim; ++i) put(block.key(i, column + n), Narrow(k[i]));
+    for (int c = 0; c < block.stored(); ++c)
+      put(block.value(column + n, c), c < g.value_dim ? Narrow(v[c]) : uint16_t{0});
+  }
+}
+
+// The scale of a row of codes: NaN when the row holds a NaN or an infinity.
+float scale_of(const float* x, int n) noexcept {
+  float most = 0;
+  bool finite = true;
+  for (int i = 0; i < n; ++i) {
+    finite = finite && std::isfinite(x[i]);
+    most = std::max(most, std::fabs(x[i]));
+  }
+  return finite ? most / 127.0f : std::numeric_limits<float>::quiet_NaN();
+}
+uint8_t code(float x, float scale) noexcept {
+  if (!(scale > 0)) return 0;  // all numbers are 0, or so small that their scale is; or one is not finite
+  return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(x / scale), -127.0f, 127.0f)));
+}
+
+void write_codes(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
+                 std::byte* bytes, int column) noexcept {
+  const Block<uint8_t> block{g, bytes};
+  float* scales = scales_of(g, bytes);
+  for (int n = 0; n < count; ++n, k += k_stride, v += v_stride) {
+    const int at = column + n;
+    const float key_scale = scale_of(k, g.head_dim), value_scale = scale_of(v, g.value_dim);
+    for (int i = 0; i < g.head_dim; ++i) put(block.key(i, at), code(k[i], key_scale));
+    for (int c = 0; c < block.stored(); ++c) put(block.value(at, c), c < g.value_dim ? code(v[c], value_scale) : uint8_t{0});
+    scales[at] = key_scale;
+    scales[kPanelKeys + at] = value_scale;
+  }
+}
+
+}  // namespace
+
+void write_block(const KvGeometry& g, const KvRows& rows, int64_t token, int count, int kv_head, std::byte* block,
+                 int column) noexcept {
+  const float* k = rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride;
+  const float* v = g.value_dim == 0 ? nullptr : rows.v + token * rows.v_token_stride + kv_head * rows.v_head_stride;
+  const auto write = g.type == DType::kF16    ? write_halves<float_to_half>
+                     : g.type == DType::kBF16 ? write_halves<float_to_bf16>
+                     : g.type == DType::kI8   ? write_codes
+                                              : write_floats;
+  write(g, k, rows.k_token_stride, v, rows.v_token_stride, count, block, column);
+}
+
+void copy_slots(const KvGeometry& g, const std::byte* from, int from_column, std::byte* to, int to_column,
+                int count) noexcept {
+  with_words(g, to, [&]<class Word>(const Block<Word>& target) {
+    const Block<Word> source{g, const_cast<std::byte*>(from)};
+    for (int n = 0; n < count; ++n) {
+      for (int i = 0; i < g.head_dim; ++i)
+        put(target.key(i, to_column + n), get<Word>(source.key(i, from_column + n)));
+      // Whole rows of values, in whatever order their numbers stand.
+      std::memcpy(target.value(to_column + n, 0), source.value(from_column + n, 0),
+                  static_cast<size_t>(target.stored()) * sizeof(Word));
+    }
+  });
+  if (!kernels::has_scales(g.type)) return;
+  const float* source = scales_of(g, const_cast<std::byte*>(from));
+  for (int part : {0, kPanelKeys}) std::copy_n(source + part + from_column, count, scales_of(g, to) + part + to_column);
+}
+
+// All bits set is a NaN in every type; of codes it is the scale that is.
+void clear_slots(const KvGeometry& g, std::byte* bytes, int column, int count) noexcept {
+  with_words(g, bytes, [&]<class Word>(const Block<Word>& block) {
+    for (int n = 0; n < count; ++n) {
+      for (int i = 0; i < g.head_dim; ++i) put(block.key(i, column + n), static_cast<Word>(~Word{0}));
+      std::memset(block.value(column + n, 0), 0xFF, static_cast<size_t>(block.stored()) * sizeof(Word));
+    }
+  });
+  if (!kernels::has_scales(g.type)) return;
+  for (int part : {0, kPanelKeys})
+    std::memset(scales_of(g, bytes) + part + column, 0xFF, static_cast<size_t>(count) * sizeof(float));
+}
+
+int64_t token_bytes(const KvGeometry& g) noexcept {
+  return int64_t{g.head_dim + g.value_dim} * kernels::cache_bytes(g.type) +
+         (kernels::has_scales(g.type) ? 2 * static_cast<int64_t>(sizeof(float)) : 0);
+}
+
+void read_token(const KvGeometry& g, const std::byte* bytes, int column, uint8_t* to) noexcept {
+  with_words(g, const_cast<std::byte*>(bytes), [&]<class Word>(const Block<Word>& block) {
+    for (int i = 0; i < g.head_dim; ++i, to += sizeof(Word)) std::memcpy(to, block.key(i, column), sizeof(Word));
+    for (int c = 0; c < g.value_dim; ++c, to += sizeof(Word)) std::memcpy(to, block.value(column, c), sizeof(Word));
+  });
+  if (!kernels::has_scales(g.type)) return;
+  const float* scales = scales_of(g, const_cast<std::byte*>(bytes));
+  std::memcpy(to, scales + column, sizeof(float));
+  std::memcpy(to + sizeof(float), scales + kPanelKeys + column, sizeof(float));
+}
+
+void write_token(const KvGeometry& g, const uint8_t* from, std::byte* bytes, int column) noexcept {
+  with_words(g, bytes, [&]<class Word>(const Block<Word>& block) {
+    for (int i = 0; i < g.head_dim; ++i, from += sizeof(Word)) std::memcpy(block.key(i, column), from, sizeof(Word));
+    for (int c = 0; c < block.stored(); ++c) put(block.value(column, c), Word{0});
+    for (int c = 0; c < g.value_dim; ++c, from += sizeof(Word)) std::memcpy(block.value(column, c), from, sizeof(Word));
+  });
+  if (!kernels::has_scales(g.type)) return;
+  std::memcpy(scales_of(g, bytes) + column, from, sizeof(float));
+  std::memcpy(scales_of(g, bytes) + kPanelKeys + column, from + sizeof(float), sizeof(float));
+}
+
+}  // namespace regard

@@ -1,0 +1,32 @@
+// Writing and reading single tokens in a block of 64 positions of one head, whatever type numbers are stored in. Start
+// with write_block().
+#pragma once
+
+#include <cstdint>
+
+#include "attention/kv_view.h"
+
+namespace regard {
+
+/// Writes `count` tokens, from rows.token `token` on, into the slots `column` ... of one head's block of 64.
+///
+/// f16 and bf16 round to nearest even; what is too large for f16 becomes infinite. i8 stores round(x / scale) with scale =
+/// max|x| / 127 over the token's key (or value) of this head, so that a number is off by half a scale at most; a key or
+/// value that holds a NaN or an infinity is NaN as a whole.
+void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head,
+                 std::byte* block, int column) noexcept;
+
+/// Copies `count` tokens from one block to another.
+void copy_slots(const KvGeometry& geometry, const std::byte* from, int from_column, std::byte* to, int to_column,
+                int count) noexcept;
+
+/// Fills the slots of `count` tokens with NaN, as if they had never been written.
+void clear_slots(const KvGeometry& geometry, std::byte* block, int column, int count) noexcept;
+
+/// Bytes of one token of one head: key, value (without padding), and their scales where there are any.
+int64_t token_bytes(const KvGeometry& geometry) noexcept;
+/// One token of one head as those bytes, and back.
+void read_token(const KvGeometry& geometry, const std::byte* block, int column, uint8_t* to) noexcept;
+void write_token(const KvGeometry& geometry, const uint8_t* from, std::byte* block, int column) noexcept;
+
+}  // namespace regard
