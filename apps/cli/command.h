@@ -55,6 +55,8 @@ Command mask_draw_command();
 Command mask_count_command();
 Command mask_row_command();
 Command mask_column_command();
+Command mask_prove_command();
+Command mask_why_command();
 Command doctor_command();
 Command completion_command();
 Command version_command();

@@ -38,13 +38,6 @@ std::vector<Option> extent_options() {
                {json_option()}});
 }
 
-Option batch_row_option() {
-  return {.name = "batch-row", .type = Type::kInteger, .value = "B", .help = "Which batch row.", .fallback = "0", .min = 0, .max = 1e6};
-}
-Option head_option() {
-  return {.name = "head", .type = Type::kInteger, .value = "H", .help = "Which query head.", .fallback = "0", .min = 0, .max = 65535};
-}
-
 MaskView read_view(const Arguments& arguments) {
   const Bindings bindings = read_bindings(arguments);
   MaskExtent extent;
@@ -58,7 +51,11 @@ MaskView read_view(const Arguments& arguments) {
                                  arguments.has("k-begin") ? arguments.integer("k-begin") : 0};
   }
   extent.limits = read_limits(arguments, bindings);
-  return MaskView(Mask::parse(arguments.positional("MASK"), bindings), std::move(extent));
+  Mask mask = Mask::parse(arguments.positional("MASK"), bindings);
+  if (extent.q_len != extent.kv_len && !extent.placement && mask.compares_positions()) {
+    throw UsageError(where_queries_stand(extent.q_len, extent.kv_len));
+  }
+  return MaskView(std::move(mask), std::move(extent));
 }
 
 // The members that every JSON answer begins with.
@@ -77,9 +74,11 @@ int run_draw(Context& context) {
     options.batch = arguments.integer("batch-row");
     options.head = arguments.integer("head");
     options.max_pixels = static_cast<int>(arguments.integer("pixels"));
+    options.stop = &stop_token();
     Raster raster = draw_image(view, options);
     raster.texts = {{"Title", view.mask().text()}};
     save_png(path, raster);
+    context.messages.note(fmt::format("wrote {}, {} by {} pixels", arguments.text("png"), raster.width, raster.height));
     return 0;
   }
   TextPicture options;
@@ -89,6 +88,7 @@ int run_draw(Context& context) {
   options.counts = arguments.flag("counts") ? RowCounts::kShow : RowCounts::kHide;
   options.max_rows = static_cast<int>(arguments.integer("max-rows"));
   options.max_columns = static_cast<int>(arguments.integer("max-columns"));
+  options.stop = &stop_token();
   const std::string picture = draw_text(view, options);
   if (!arguments.flag("json")) {
     context.out.write(picture);

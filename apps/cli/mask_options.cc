@@ -53,6 +53,19 @@ std::vector<Option> mask_limit_options() {
   };
 }
 
+Option batch_row_option() {
+  return {.name = "batch-row", .type = Type::kInteger, .value = "B", .help = "Which batch row.", .fallback = "0", .min = 0, .max = 1e6};
+}
+Option head_option() {
+  return {.name = "head", .type = Type::kInteger, .value = "H", .help = "Which query head.", .fallback = "0", .min = 0, .max = 65535};
+}
+
+std::string where_queries_stand(int64_t q_len, int64_t kv_len) {
+  const std::string last = kv_len > q_len ? fmt::format(", {} when they are the last", kv_len - q_len) : "";
+  return fmt::format("{} queries and {} keys, and it matters where the queries stand among the keys; give --q-begin: 0 when they are the first{}",
+                     q_len, kv_len, last);
+}
+
 std::vector<int64_t> parse_integers(std::string_view text, std::string_view what) {
   std::string spaced(text);
   std::replace_if(spaced.begin(), spaced.end(), [](char c) { return c == ',' || c == '\n' || c == '\t' || c == '\r'; }, ' ');

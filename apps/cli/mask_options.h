@@ -16,6 +16,13 @@ namespace regard::cli {
 /// --bind, --lengths, --documents.
 std::vector<Option> mask_limit_options();
 
+/// --batch-row, --head.
+Option batch_row_option();
+Option head_option();
+
+/// What is said when lengths differ, the mask compares positions and nobody gave --q-begin.
+std::string where_queries_stand(int64_t q_len, int64_t kv_len);
+
 /// The arrays of all --bind NAME=FILE: whole numbers become a list (two axes: one list per batch row), bool arrays and bytes
 /// with two to four axes become a table in which true means "may look".
 Bindings read_bindings(const Arguments& arguments);

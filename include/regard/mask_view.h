@@ -66,12 +66,13 @@ struct TextPicture {
       RowCounts::kHide;  ///< behind each row, how many keys it sees; not where a line stands for several rows
   int max_rows = 48;     ///< lines of cells; more queries than that share lines
   int max_columns = 80;  ///< width of a line in characters
+  const StopToken* stop = nullptr;
 };
 
 /// A picture in characters, one line per query, one cell per key: visible, hidden, or (where a cell stands for a block
 /// of pairs) mixed. Positions label lines and columns. Ends with a line break. Cost: the cells, not the pairs: a block
 /// is classified by intervals, or counted while the whole mask has at most 2^24 pairs; else an undecided block shows as
-/// mixed. Errors: kInvalidArgument for a batch row or head outside.
+/// mixed. Errors: kInvalidArgument for a batch row or head outside; kCancelled.
 REGARD_API std::string draw_text(const MaskView& view, const TextPicture& options = {});
 
 struct ImagePicture {
@@ -79,10 +80,11 @@ struct ImagePicture {
   int64_t head = 0;
   int max_pixels = 1024;  ///< of either side, at least 16
   int cell_pixels = 16;   ///< the side of a cell while the cells fit; grid lines are drawn from 6 pixels on
+  const StopToken* stop = nullptr;
 };
 
 /// The same picture as pixels: visible dark, hidden light, mixed in between. Queries run down, keys to the right. An
-/// axis of length 0 gives an empty raster.
+/// axis of length 0 gives an empty raster. Errors: as for draw_text().
 REGARD_API Raster draw_image(const MaskView& view, const ImagePicture& options = {});
 
 }  // namespace regard

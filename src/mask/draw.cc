@@ -31,12 +31,19 @@ struct Axis {
   }
 };
 
-TileClass class_of(const MaskView::Impl& view, int64_t b, int64_t h, Interval queries, Interval keys) {
+void poll(const StopToken* stop) {
+  if (stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[MaskView] drawing was stopped on request");
+}
+
+TileClass class_of(const MaskView::Impl& view, int64_t b, int64_t h, Interval queries, Interval keys,
+                   const StopToken* stop) {
+  poll(stop);
   const TileClass kind = view.plan.classify(b, h, queries, keys);
   const int64_t q_len = view.queries.end - view.queries.begin, kv_len = view.keys.end - view.keys.begin;
   if (kind != TileClass::kPartial || q_len > kMaxPairsCounted / kv_len) return kind;
   bool some = false, others = false;
   for (int64_t q = queries.begin; q < queries.end && !(some && others); ++q) {
+    poll(stop);
     const int64_t count = view.plan.count_row(b, h, q, keys);
     some = some || count > 0;
     others = others || count < keys.end - keys.begin;
@@ -107,7 +114,7 @@ std::string draw_text(const MaskView& view, const TextPicture& options) {
     if (width == 1) out += ' ';
     for (int64_t j = 0; j < keys.cells; ++j) {
       out.append(width - 1, ' ');
-      out += glyph(glyphs, class_of(impl, options.batch, options.head, rows, keys.cell(j)));
+      out += glyph(glyphs, class_of(impl, options.batch, options.head, rows, keys.cell(j), options.stop));
     }
     if (counts) out += fmt::format("    {}", impl.plan.count_row(options.batch, options.head, rows.begin, impl.keys));
     out += '\n';
@@ -141,7 +148,7 @@ Raster draw_image(const MaskView& view, const ImagePicture& options) {
     raster.rgb.insert(raster.rgb.end(), kGrid.begin(), kGrid.end());
   for (int64_t i = 0; i < queries.cells; ++i)
     for (int64_t j = 0; j < keys.cells; ++j) {
-      const TileClass kind = class_of(impl, options.batch, options.head, queries.cell(i), keys.cell(j));
+      const TileClass kind = class_of(impl, options.batch, options.head, queries.cell(i), keys.cell(j), options.stop);
       const auto& color = kind == TileClass::kEmpty ? kHidden : kind == TileClass::kFull ? kVisible : kMixed;
       for (int64_t y = i * cell + line; y < (i + 1) * cell; ++y)
         for (int64_t x = j * cell + line; x < (j + 1) * cell; ++x)

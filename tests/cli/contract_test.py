@@ -26,6 +26,8 @@ WORKS = {
     "mask count": ["causal"],
     "mask row": ["causal", "3"],
     "mask column": ["causal", "3"],
+    "mask prove": ["causal", "--property", "causal"],
+    "mask why": ["causal", "3", "5"],
     "doctor": [],
     "completion": ["bash"],
     "version": [],
@@ -45,6 +47,8 @@ MISSING_FILE = {
     "mask count": ["documents(ids)", "--bind", "ids=" + MISSING],
     "mask row": ["documents(ids)", "3", "--bind", "ids=" + MISSING],
     "mask column": ["documents(ids)", "3", "--bind", "ids=" + MISSING],
+    "mask prove": ["documents(ids)", "--property", "causal", "--bind", "ids=" + MISSING],
+    "mask why": ["documents(ids)", "3", "5", "--bind", "ids=" + MISSING],
 }
 STREAMED = ["generate", "-m", MODEL, "--ids", "1 2 3", "-n", "100000", "--context", "100010", "--ignore-eos", "--no-progress"]
 

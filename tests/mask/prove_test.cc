@@ -1,6 +1,5 @@
 // Proofs against brute force: random expressions, properties and sizes, every pair looked at by the predicates of
 // terms.h. A verdict must agree with what is seen, and a counter-example must be the smallest one.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -16,10 +15,9 @@ namespace regard {
 namespace {
 
 using namespace mask_testing;
-using ::testing::HasSubstr;
 using Key = std::tuple<int64_t, int64_t, int64_t, int64_t>;  // q, k, batch, head
 
-constexpr int kCasesEach = 15;  // of every run of a property, of which there are a hundred
+constexpr int kCasesEach = 15;  // in each of a hundred runs of a property
 
 // A term without lists by position, so that claims are about all lengths.
 Rule plain_term(int64_t size) {
@@ -234,7 +232,7 @@ RC_GTEST_PROP(MaskProof, ManyThingsAtOnce, ()) {
 }
 
 RC_GTEST_PROP(MaskProof, RowsThatAreSeldomEmpty, ()) {
-  for (int i = 0; i < kCasesEach; ++i) {
+  for (int i = 0; i < kCasesEach / 3; ++i) {
     const Rule rule = literals(20, 7) | literals(20, 7) | literals(20, 7) | (pick(0, 2) == 0 ? ~chunk(pick(2, 9)) : literals(20, 7));
     RC_LOG() << rule.mask.text() << "\n";
     ProofBounds bounds;
@@ -305,6 +303,27 @@ RC_GTEST_PROP(MaskProof, RowsAndKeysOfGivenLengths, ()) {
       if (seen) RC_ASSERT(key_of(*proof.counter_example) == *seen);
     }
   }
+}
+
+// The nodes of an explanation are the expression, whatever it is.
+RC_GTEST_PROP(MaskProof, ExplanationsAddUp, ()) {
+  const Rule rule = random_rule(9, Kinds::kAll);
+  const std::function<void(const MaskNode&, const MaskExplanation&, const Pair&)> walk =
+      [&](const MaskNode& node, const MaskExplanation& e, const Pair& at) {
+        if (node.op == MaskOp::kPerHead) {
+          RC_ASSERT(e.sees == e.parts[0].sees);
+          return walk(*node.children[static_cast<size_t>(at.h)], e.parts[0], at);
+        }
+        RC_ASSERT(e.parts.size() == node.children.size());
+        for (size_t i = 0; i < e.parts.size(); ++i) walk(*node.children[i], e.parts[i], at);
+      };
+  for (int64_t q = 0; q < 10; ++q)
+    for (int64_t k = 0; k < 10; ++k) {
+      const Pair at{pick(0, kBatch), pick(0, kHeads), q, k};
+      const MaskExplanation e = explain(rule.mask, at.b, at.h, q, k);
+      RC_ASSERT(e.sees == rule.sees(at));
+      walk(rule.mask.node(), e, at);
+    }
 }
 
 }  // namespace
