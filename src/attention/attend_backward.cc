@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "attention/backward.h"
+#include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "regard/attention_backward.h"
@@ -33,12 +34,21 @@ bool absent(const TensorView<float>& tensor) { return tensor.rank == 0 && tensor
 void check_gradient(std::string_view name, const TensorView<float>& gradient, const TensorView<const float>& like,
                     std::vector<NamedRange>& others) {
   if (absent(gradient)) return;
+  require(like.rank != 0, "[{}] {} is wanted, but the options have no such term", kName, name);
   const NamedRange range = check_like(name, gradient, like);
   check_no_self_overlap(kName, name, gradient);
   for (const NamedRange& other : others)
     require(!range.bytes.overlaps(other.bytes), "[{}] the memory of {} overlaps that of {}: give it its own", kName,
             name, other.name);
   others.push_back(range);
+}
+
+void fill_zero(const TensorView<float>& gradient) {
+  if (gradient.data == nullptr) return;
+  for (int64_t a = 0; a < gradient.shape[0]; ++a)
+    for (int64_t b = 0; b < gradient.shape[1]; ++b)
+      for (int64_t c = 0; c < gradient.shape[2]; ++c)
+        for (int64_t d = 0; d < gradient.shape[3]; ++d) *gradient.at(a, b, c, d) = 0.0f;
 }
 
 // The rows of a gradient as the kernels write them: its own, or a dense copy that is copied back at the end.
@@ -57,7 +67,8 @@ struct DenseRows {
 void attend_backward(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                      TensorView<const float> out, TensorView<const float> lse, TensorView<const float> dout,
                      TensorView<const float> dlse, const Mask& mask, const AttentionOptions& options,
-                     TensorView<float> dq, TensorView<float> dk, TensorView<float> dv) {
+                     TensorView<float> dq, TensorView<float> dk, TensorView<float> dv,
+                     const ScoreTermGradients& wanted) {
   std::vector<NamedRange> ranges = {{"q", check_tensor(kName, "q", q, 4)},
                                     {"k", check_tensor(kName, "k", k, 4)},
                                     {"v", check_tensor(kName, "v", v, 4)}};
@@ -72,12 +83,22 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   ranges.push_back(check_like("lse", lse, lse_shape));
   ranges.push_back(check_like("dout", dout, out_shape));
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
-  require(!absent(dq) || !absent(dk) || !absent(dv), "[{}] no gradient is wanted: give dq, dk or dv", kName);
+  const ScoreTerms terms(kName, sizes, options);
+  for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
+  const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);
+  require(!absent(dq) || !absent(dk) || !absent(dv) || term_wanted,
+          "[{}] no gradient is wanted: give dq, dk, dv or that of a score term", kName);
   check_gradient("dq", dq, q, ranges);
   check_gradient("dk", dk, k, ranges);
   check_gradient("dv", dv, v, ranges);
+  check_gradient("terms.bias", wanted.bias, options.bias, ranges);
+  check_gradient("terms.t5_table", wanted.t5_table, options.t5 ? options.t5->table : TensorView<const float>{}, ranges);
+  check_gradient("terms.sink", wanted.sink, options.sink, ranges);
   const CallPositions positions(kName, sizes, mask, options);
-  if (sizes.batch == 0) return;
+  if (sizes.batch == 0) {  // sums over nothing
+    for (const TensorView<float>* gradient : {&wanted.bias, &wanted.t5_table, &wanted.sink}) fill_zero(*gradient);
+    return;
+  }
   const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
   positions.check_queries(plan);
 
@@ -93,7 +114,9 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
                                 .dq = dq_rows.rows,
                                 .dk = dk_rows.rows,
                                 .dv = dv_rows.rows};
-  backward_tensors(tensors, sizes, shape, plan, positions, default_pool(), options.stop);
+  BackwardTermCall term_call;
+  if (!terms.empty()) term_call = {.terms = &terms, .options = &options, .wanted = &wanted};
+  backward_tensors(tensors, sizes, shape, plan, positions, default_pool(), options.stop, term_call);
   dq_rows.give_back();
   dk_rows.give_back();
   dv_rows.give_back();

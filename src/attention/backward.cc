@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "attention/backward_keys.h"
 #include "attention/backward_rows.h"
+#include "attention/backward_terms.h"
 #include "base/check.h"
 #include "base/math.h"
 #include "runtime/thread_pool.h"
@@ -25,24 +27,33 @@ constexpr int64_t kItemsPerThread = 4;
 constexpr int kSpins = 4000;
 
 struct KeyItem {
-  int64_t block = 0;
+  int64_t number = 0;  // in the list
+  int64_t block = 0;   // of its batch row
   int64_t batch = 0;
   int kv_head = 0;
 };
 
-// Which block of keys adds next to the dq of a block of rows; a cache line each.
+// Which block of keys, or which item, adds next to the sums of a block of rows; a cache line each.
 struct alignas(64) Turn {
   std::atomic<int64_t> next{0};
 };
 
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 struct Scratch {
   KeyScratch keys;
+  BackwardTermScratch terms;
   float *q, *dout, *p, *ds;
   uint64_t (*seen)[kPanelsPerTile];
-  static Scratch carve(Carver& carver, int panels, int head_dim, int value_dim) {
+  static Scratch carve(Carver& carver, int panels, int head_dim, int value_dim, const BackwardTerms* terms) {
     constexpr size_t kRows = kMaxBlockRows;
     Scratch s;
     s.keys = KeyScratch::carve(carver, panels, head_dim, value_dim);
+    if (terms != nullptr) s.terms = terms->carve(carver);
     s.q = carver.take<float>(kRows * static_cast<size_t>(kernels::padded_dim(head_dim)));
     s.dout = carver.take<float>(kRows * static_cast<size_t>(kernels::padded_dim(value_dim)));
     s.p = carver.take<float>(kRows * kWeightStride);
@@ -54,11 +65,14 @@ struct Scratch {
 
 // A block of keys, its gradients and the rows that pass should stay in the second-level cache together. With few heads
 // smaller blocks keep several threads busy. No result depends on it.
-int panels_of_block(const CallSizes& sizes, const ThreadPool& pool) {
+// (But the gradients of score terms are added up block by block: those blocks must not depend on the threads.)
+enum class BlockSize { kFree, kFixed };
+int panels_of_block(const CallSizes& sizes, const ThreadPool& pool, BlockSize size) {
   const int64_t widest = std::max(sizes.head_dim, sizes.value_dim);
   int panels = widest <= 128 ? 4 : widest <= 256 ? 2 : 1;
   const int64_t tiles = (sizes.kv_len + kernels::kTileKeys - 1) / kernels::kTileKeys;
-  if (panels == 4 && pool.size() > 1 && tiles * sizes.batch * sizes.num_kv_heads < 2 * kItemsPerThread * pool.size())
+  if (size == BlockSize::kFree && panels == 4 && pool.size() > 1 &&
+      tiles * sizes.batch * sizes.num_kv_heads < 2 * kItemsPerThread * pool.size())
     panels = 2;
   return panels;
 }
@@ -68,29 +82,31 @@ int panels_of_block(const CallSizes& sizes, const ThreadPool& pool) {
 class BackwardCall {
  public:
   BackwardCall(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-               const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop)
+               const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
+               const BackwardTermCall& terms)
       : tensors_(tensors),
         shape_(shape),
         pool_(pool),
         stop_(stop),
         kernel_(*kernels::kernels().attention_backward),
-        panels_(panels_of_block(sizes, pool)),
+        panels_(panels_of_block(sizes, pool, terms.wanted == nullptr ? BlockSize::kFree : BlockSize::kFixed)),
         factor_(static_cast<float>(shape.scale * math::kLog2e)),
         keys_(keys_of(tensors, sizes, positions, panels_)),
-        rows_(tensors, shape, mask, positions, keys_) {}
+        rows_(tensors, shape, mask, positions, keys_) {
+    if (terms.terms == nullptr) return;
+    terms_.emplace(*terms.terms, *terms.options, *terms.wanted, sizes, positions, keys_);
+    wants_sink_ = terms.wanted->sink.data != nullptr;
+  }
 
   void execute() {
-    size_t most = 0;
-    for (const BackwardKeys& keys : keys_) most = std::max(most, keys.blocks().size());
-    std::vector<KeyItem> items;
-    // The first blocks of all heads, then the second ones: neighbours in the list wait for nobody.
-    for (size_t block = 0; block < most; ++block)
-      for (size_t b = 0; b < keys_.size(); ++b)
-        for (int h = 0; h < shape_.num_kv_heads && block < keys_[b].blocks().size(); ++h)
-          items.push_back({static_cast<int64_t>(block), static_cast<int64_t>(b), h});
+    const std::vector<KeyItem> items = list_items();
     turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.size()));
+    if (terms_) {
+      terms_->reserve(static_cast<int64_t>(items.size()));
+      item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.blocks_of(0, 0).end));
+    }
     Carver measure(nullptr);
-    Scratch::carve(measure, panels_, shape_.head_dim, shape_.value_dim);
+    carve(measure);
     workspace_.reserve(pool_.size(), measure.used());
 
     const auto prepare = [this](int64_t i, int) {
@@ -99,12 +115,13 @@ class BackwardCall {
     };
     pool_.for_each(rows_.size(), prepare, stop_);
     std::atomic<size_t> next{0};
-    // Taken in order by whoever is free, so that the block before the one at hand is done or being worked on.
+    // Taken in order by whoever is free, so that the items before the one at hand are done or being worked on.
     pool_.run([&](int thread) {
       for (size_t i; !abandoned() && (i = next.fetch_add(1, std::memory_order_relaxed)) < items.size();)
         run_item(items[i], thread);
     });
     if (abandoned()) fail(Code::kCancelled, "[attention] stopped on request");
+    if (terms_) terms_->finish(rows_, tensors_.dlse);
   }
 
  private:
@@ -134,32 +151,60 @@ class BackwardCall {
     return abandoned_.load(std::memory_order_relaxed);
   }
 
+  // The first blocks of all heads, then the second ones: neighbours in the list wait for nobody.
+  std::vector<KeyItem> list_items() const {
+    std::vector<KeyItem> items;
+    size_t most = 0;
+    for (const BackwardKeys& keys : keys_) most = std::max(most, keys.blocks().size());
+    for (size_t block = 0; block < most; ++block)
+      for (size_t b = 0; b < keys_.size(); ++b)
+        for (int h = 0; h < shape_.num_kv_heads && block < keys_[b].blocks().size(); ++h)
+          items.push_back(
+              {static_cast<int64_t>(items.size()), static_cast<int64_t>(block), static_cast<int64_t>(b), h});
+    return items;
+  }
+
+  Scratch carve(Carver& carver) const {
+    return Scratch::carve(carver, panels_, shape_.head_dim, shape_.value_dim, terms_ ? &*terms_ : nullptr);
+  }
+
   void run_item(const KeyItem& item, int thread) noexcept {
     Carver carver(workspace_.arena(thread));
-    const Scratch scratch = Scratch::carve(carver, panels_, shape_.head_dim, shape_.value_dim);
+    const Scratch scratch = carve(carver);
     const BackwardKeys& keys = keys_[static_cast<size_t>(item.batch)];
     const KeyBlock& block = keys.blocks()[static_cast<size_t>(item.block)];
     keys.pack(block, item.kv_head, shape_.head_dim, shape_.value_dim, scratch.keys);
     const int64_t count = int64_t{panels_} * kernels::kPanelKeys;
     std::fill_n(scratch.keys.dk, count * kernels::padded_dim(shape_.head_dim), 0.0f);
     std::fill_n(scratch.keys.dv, count * kernels::padded_dim(shape_.value_dim), 0.0f);
+    BackwardStep at{
+        .item = item.number, .batch = item.batch, .kv_head = item.kv_head, .keys = &block, .panels = panels_};
+    if (terms_) terms_->begin(at, keys, scratch.terms);
     const Interval row_blocks = rows_.blocks_of(item.batch, item.kv_head);
-    for (int64_t i = row_blocks.begin; i < row_blocks.end; ++i) {
-      const Interval wanted = rows_.block(i).key_blocks;
-      if (item.block < wanted.begin || item.block >= wanted.end) continue;
+    for (at.row_block = row_blocks.begin; at.row_block < row_blocks.end; ++at.row_block) {
       if (abandoned()) return;
-      step(item, keys, block, i, scratch);
+      const Interval wanted = rows_.block(at.row_block).key_blocks;
+      const bool in_range = item.block >= wanted.begin && item.block < wanted.end;
+      const bool any = in_range && step(item, keys, at, scratch);
+      if (!terms_ || terms_->turns() != BackwardTerms::Turns::kItems) continue;
+      // All items pass all blocks of rows: the next one waits for its number.
+      std::atomic<int64_t>& turn = item_turns_[static_cast<size_t>(at.row_block - row_blocks.begin)].next;
+      if (!wait_for(turn, item.number)) return;
+      if (any) terms_->add_in_turn(at, rows_, bias_gradients(scratch), scratch.terms);
+      turn.store(item.number + 1, std::memory_order_release);
     }
+    if (terms_) terms_->end(at, scratch.terms);
     finish_keys(item, keys, block, scratch.keys);
   }
 
-  // One block of rows against one block of keys.
-  void step(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& key_block, int64_t i,
-            const Scratch& scratch) noexcept {
+  // One block of rows against one block of keys. False when nobody sees anything.
+  bool step(const KeyItem& item, const BackwardKeys& keys, BackwardStep& at, const Scratch& scratch) noexcept {
+    const int64_t i = at.row_block;
     const BackwardRowBlock& rows = rows_.block(i);
-    const BlockSight sight = rows_.look(i, keys, key_block, panels_, scratch.seen);
+    const BlockSight sight = rows_.look(i, keys, *at.keys, panels_, scratch.seen);
     kernels::BackwardBlock block{};
     if (sight != BlockSight::kNothing) {
+      at.seen = sight == BlockSight::kSome ? scratch.seen : nullptr;
       block = {.q = scratch.q,
                .dout = scratch.dout,
                .rows = rows.rows,
@@ -173,36 +218,60 @@ class BackwardCall {
                .lse_high = rows_.lse_high(i),
                .lse_low = rows_.lse_low(i),
                .delta = rows_.delta(i),
-               .seen = sight == BlockSight::kSome ? scratch.seen : nullptr,
+               .seen = at.seen,
+               .bias = terms_ ? terms_->lower(at, rows_, keys, scratch.terms) : nullptr,
+               .keep = nullptr,
+               .keep_scale = 1.0f,
                .p = scratch.p,
-               .ds = scratch.ds};
+               .ds = scratch.ds,
+               .db = shape_.softcap == 0 ? nullptr : scratch.terms.db};
       load_rows(i, scratch);
       kernel_.weights(block);
-      kernel_.add_keys(block, tensors_.dk.data == nullptr ? nullptr : scratch.keys.dk,
-                       tensors_.dv.data == nullptr ? nullptr : scratch.keys.dv);
+      if (tensors_.dk.data != nullptr || tensors_.dv.data != nullptr)
+        kernel_.add_keys(block, tensors_.dk.data == nullptr ? nullptr : scratch.keys.dk,
+                         tensors_.dv.data == nullptr ? nullptr : scratch.keys.dv);
+      if (wants_sink_) rows_.note_sight(i, panels_, at.seen);
+      if (terms_ && terms_->wants_pairs()) terms_->add(at, rows_, bias_gradients(scratch), scratch.terms);
     }
-    if (tensors_.dq.data == nullptr) return;
-    // Every block of the range takes its turn, also one that found nothing: the next one waits for its number.
-    std::atomic<int64_t>& turn = turns_[static_cast<size_t>(i)].next;
-    for (int spins = 0; turn.load(std::memory_order_acquire) != item.block; ++spins) {
-      if (abandoned()) return;
+    take_turn(item, at, sight == BlockSight::kNothing ? nullptr : &block, scratch);
+    return sight != BlockSight::kNothing;
+  }
+
+  // Without a soft-cap the gradients of scores and biases are the same.
+  const float* bias_gradients(const Scratch& scratch) const noexcept {
+    return shape_.softcap == 0 ? scratch.ds : scratch.terms.db;
+  }
+
+  // What the blocks of keys add to a block of rows one after the other. Every block of the range takes its turn, also
+  // one that found nothing: the next one waits for its number.
+  void take_turn(const KeyItem& item, const BackwardStep& at, const kernels::BackwardBlock* block,
+                 const Scratch& scratch) noexcept {
+    const bool biases = terms_ && terms_->turns() == BackwardTerms::Turns::kKeyBlocks;
+    if (tensors_.dq.data == nullptr && !biases) return;
+    std::atomic<int64_t>& turn = turns_[static_cast<size_t>(at.row_block)].next;
+    if (!wait_for(turn, item.block)) return;
+    if (tensors_.dq.data != nullptr) {
+      const BackwardRowBlock& rows = rows_.block(at.row_block);
+      float* dq[kMaxBlockRows];
+      for (int r = 0; r < rows.rows; ++r) dq[r] = tensors_.dq.at(rows.batch, rows_.head(rows, r), rows_.token(rows, r));
+      if (block != nullptr) kernel_.add_queries(*block, dq);
+      if (item.block + 1 == rows.key_blocks.end)
+        kernel_.finish_rows(dq, rows.rows, shape_.head_dim, static_cast<float>(shape_.scale), dq);
+    }
+    if (biases && block != nullptr) terms_->add_in_turn(at, rows_, bias_gradients(scratch), scratch.terms);
+    turn.store(item.block + 1, std::memory_order_release);
+  }
+
+  // False when the call was abandoned meanwhile.
+  bool wait_for(const std::atomic<int64_t>& turn, int64_t number) noexcept {
+    for (int spins = 0; turn.load(std::memory_order_acquire) != number; ++spins) {
+      if (abandoned()) return false;
       if (spins < kSpins)
         pause();
       else
         std::this_thread::yield();
     }
-    float* dq[kMaxBlockRows];
-    for (int r = 0; r < rows.rows; ++r) dq[r] = tensors_.dq.at(rows.batch, rows_.head(rows, r), rows_.token(rows, r));
-    if (sight != BlockSight::kNothing) kernel_.add_queries(block, dq);
-    if (item.block + 1 == rows.key_blocks.end)
-      kernel_.finish_rows(dq, rows.rows, shape_.head_dim, static_cast<float>(shape_.scale), dq);
-    turn.store(item.block + 1, std::memory_order_release);
-  }
-
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    return true;
   }
 
   void load_rows(int64_t i, const Scratch& scratch) const noexcept {
@@ -244,13 +313,16 @@ class BackwardCall {
   float factor_;
   std::vector<BackwardKeys> keys_;
   BackwardRows rows_;
-  std::unique_ptr<Turn[]> turns_;
+  std::optional<BackwardTerms> terms_;
+  bool wants_sink_ = false;
+  std::unique_ptr<Turn[]> turns_, item_turns_;
   Workspace workspace_;
   std::atomic<bool> abandoned_{false};
 };
 
 void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop) {
+                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
+                      const BackwardTermCall& terms) {
   // Slots that hold no key belong to no block.
   for (int64_t b = 0; b < sizes.batch; ++b)
     for (int64_t j = 0; j < sizes.kv_len && positions.keys(b) != nullptr; ++j)
@@ -258,7 +330,7 @@ void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, co
         if (tensors.dk.data != nullptr) std::fill_n(tensors.dk.at(b, h, j), sizes.head_dim, 0.0f);
         if (tensors.dv.data != nullptr) std::fill_n(tensors.dv.at(b, h, j), sizes.value_dim, 0.0f);
       }
-  BackwardCall(tensors, sizes, shape, mask, positions, pool, stop).execute();
+  BackwardCall(tensors, sizes, shape, mask, positions, pool, stop, terms).execute();
 }
 
 }  // namespace regard

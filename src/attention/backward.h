@@ -14,7 +14,9 @@
 
 namespace regard {
 
+class ScoreTerms;
 class ThreadPool;
+struct ScoreTermGradients;
 
 /// Shapes as in regard/attention_backward.h; the rows of all tensors are dense. A gradient without data is not wanted,
 /// dlse without data is 0.
@@ -23,8 +25,16 @@ struct BackwardTensors {
   TensorView<float> dq, dk, dv;
 };
 
+/// The score terms of a call and what is wanted of them; no terms, no gradients: null.
+struct BackwardTermCall {
+  const ScoreTerms* terms = nullptr;
+  const AttentionOptions* options = nullptr;
+  const ScoreTermGradients* wanted = nullptr;
+};
+
 /// Errors: kCancelled when `stop` was requested, with the gradients undefined; kResourceExhausted.
 void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop);
+                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
+                      const BackwardTermCall& terms = {});
 
 }  // namespace regard

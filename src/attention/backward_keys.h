@@ -40,6 +40,8 @@ class BackwardKeys {
   /// The blocks that hold keys of `positions`: [begin, end).
   Interval blocks_of(Interval positions) const noexcept;
 
+  /// Whether slots and positions follow each other alike.
+  bool in_order() const noexcept { return source_.positions == nullptr; }
   /// The slot of the i-th key in rising position.
   int64_t slot(int64_t i) const noexcept {
     return source_.positions == nullptr ? i : order_.slot[static_cast<size_t>(i)];

@@ -1,6 +1,7 @@
 #include "attention/backward_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -36,6 +37,8 @@ BackwardRows::BackwardRows(const BackwardTensors& tensors, const AttentionShape&
   const size_t slots = blocks_.size() * static_cast<size_t>(kMaxBlockRows);
   for (AlignedBuffer<float>* buffer : {&lse_high_, &lse_low_, &delta_}) *buffer = AlignedBuffer<float>(slots);
   for (AlignedBuffer<int64_t>* buffer : {&begin_, &end_}) *buffer = AlignedBuffer<int64_t>(slots);
+  saw_ = AlignedBuffer<uint8_t>(slots);
+  std::fill_n(saw_.data(), slots, uint8_t{0});
 }
 
 int64_t BackwardRows::position(const BackwardRowBlock& block, int r) const noexcept {
@@ -89,6 +92,14 @@ void BackwardRows::prepare(int64_t i) noexcept {
   if (tensors_.dlse.data == nullptr) return;
   for (int r = 0; r < block.rows; ++r)
     if (dout[r] != nullptr) delta[r] -= *tensors_.dlse.at(block.batch, head(block, r), token(block, r));
+}
+
+void BackwardRows::note_sight(int64_t i, int panels, const uint64_t (*seen)[kPanelsPerTile]) noexcept {
+  for (int r = 0; r < block(i).rows; ++r) {
+    uint64_t any = seen == nullptr ? 1 : 0;
+    for (int w = 0; w < panels && seen != nullptr; ++w) any |= seen[r][w];
+    if (any != 0) std::atomic_ref<uint8_t>(saw_[static_cast<size_t>(at(i) + r)]).store(1, std::memory_order_relaxed);
+  }
 }
 
 TileClass BackwardRows::classify(const BackwardRowBlock& block, Interval keys) const noexcept {

@@ -46,7 +46,21 @@ class BackwardRows {
     return block.kv_head * group_ + static_cast<int>((block.first_row + r) % group_);
   }
   /// False: the row sees nothing, and nothing of it is read.
-  bool takes_part(int64_t i, int r) const noexcept { return begin_[at(i) + r] < end_[at(i) + r]; }
+  bool takes_part(int64_t i, int r) const noexcept { return !span(i, r).empty(); }
+  /// Between which positions the row looks.
+  Interval span(int64_t i, int r) const noexcept {
+    return {begin_[static_cast<size_t>(at(i) + r)], end_[static_cast<size_t>(at(i) + r)]};
+  }
+  int64_t position(const BackwardRowBlock& block, int r) const noexcept;
+  float lse(const BackwardRowBlock& block, int r) const noexcept {
+    return *tensors_.lse.at(block.batch, head(block, r), token(block, r));
+  }
+
+  /// Remembers which rows of block i see a key by these words (null: all that take part), from any thread; and whether
+  /// a row did.
+  void note_sight(int64_t i, int panels, const uint64_t (*seen)[kernels::kPanelsPerTile]) noexcept;
+  bool saw(int64_t i, int r) const noexcept { return saw_[static_cast<size_t>(at(i) + r)] != 0; }
+
   const float* lse_high(int64_t i) const noexcept { return lse_high_.data() + at(i); }
   const float* lse_low(int64_t i) const noexcept { return lse_low_.data() + at(i); }
   const float* delta(int64_t i) const noexcept { return delta_.data() + at(i); }
@@ -57,7 +71,6 @@ class BackwardRows {
 
  private:
   int64_t at(int64_t i) const noexcept { return i * kernels::kMaxBlockRows; }
-  int64_t position(const BackwardRowBlock& block, int r) const noexcept;
   TileClass classify(const BackwardRowBlock& block, Interval keys) const noexcept;
 
   const BackwardTensors& tensors_;
@@ -71,6 +84,7 @@ class BackwardRows {
   std::vector<BackwardRowBlock> blocks_;
   AlignedBuffer<float> lse_high_, lse_low_, delta_;
   AlignedBuffer<int64_t> begin_, end_;  // between which positions each row looks
+  AlignedBuffer<uint8_t> saw_;
 };
 
 }  // namespace regard

@@ -44,6 +44,11 @@ class ScoreTerms {
   /// The memory of the tensors, which outputs must not overlap.
   const std::vector<ByteRange>& ranges() const noexcept { return ranges_; }
 
+  /// What the terms are, for the backward pass: axes of extent 1 of the dense bias have stride 0.
+  const TensorView<const float>& dense() const noexcept { return dense_; }
+  const DistanceBias& by_distance() const noexcept { return by_distance_; }
+  const std::vector<float>& sinks() const noexcept { return sinks_; }
+
   /// Makes the tables for sequence after sequence of the call, before the parallel part.
   void place(const SequenceQueries& sequence, const PackSource& keys, const TermSlots& slots);
 

@@ -2,8 +2,8 @@
 // they compute is written down as scalar code in kernels/reference/spec_backward.h, which they equal bit for bit; the
 // implementation starts in generic/attention_backward-inl.h.
 //
-// With s the score of a pair in units of log2 (after the soft-cap) and lse2 = lse * log2(e):
-//   p = 2^(s - lse2),  dp = dout . v,  ds = p (dp - delta) (1 - tanh^2),  delta = dout . out - dlse
+// With s the score of a pair in units of log2 (after soft-cap and bias) and lse2 = lse * log2(e):
+//   p = 2^(s - lse2),  dp = dout . v,  db = p (dp - delta),  ds = db (1 - tanh^2),  delta = dout . out - dlse
 //   dq = scale * sum_j ds k_j,  dk = ln 2 * sum_i ds q'_i,  dv = sum_i p dout_i,  q' = q * scale * log2(e)
 // Every element of a gradient is one chain of fused multiply-adds in rising key or row that is carried from block to
 // block through memory, which changes no bit; so blocks may be cut anywhere. A pair that is masked enters no chain, not
@@ -40,8 +40,16 @@ struct BackwardBlock {
   /// Bit j of seen[r][w]: row r sees key 64 w + j. Null: every row sees every key.
   const uint64_t (*seen)[kPanelsPerTile];
 
+  /// bias[r][j] was added to the score of key j: 64 * panels readable floats each, as in AttentionTile. Null: none.
+  const float* const* bias;
+  /// Dropout: a pair whose bit is not set adds nothing to dv, its dp is 0; that of the others is multiplied by
+  /// keep_scale, with which dv is to be finished. Null: all are kept.
+  const uint64_t (*keep)[kPanelsPerTile];
+  float keep_scale;
+
   float* p;   ///< [rows][kWeightStride]: written by weights(), read by the others; unseen pairs hold anything
   float* ds;  ///< likewise
+  float* db;  ///< likewise, the gradient of what is added after the soft-cap; null: not wanted
 };
 
 struct AttentionBackwardKernels {

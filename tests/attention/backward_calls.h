@@ -62,7 +62,7 @@ inline Gradients run_backward(const Problem& p, const Upstream& up, const Mask& 
 
 /// The scalar definition: what the call must give bit for bit.
 template <kernels::reference::Rounding R>
-Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mask) {
+Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mask, const PairTerms& terms = {}) {
   using namespace kernels::reference;
   Gradients g(p, 0.0f);
   const auto factor = static_cast<float>(p.scale * math::kLog2e), cap = static_cast<float>(p.softcap * math::kLog2e);
@@ -80,31 +80,36 @@ Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mas
               [&](int64_t j, int c) { return p.value(b, kv, j - p.k_begin)[c]; },
               [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, g.q.data() + row * p.d,
               [&](int64_t j) { return g.k.data() + ((b * p.num_kv_heads + kv) * p.kv_len + j - p.k_begin) * p.d; },
-              [&](int64_t j) { return g.v.data() + ((b * p.num_kv_heads + kv) * p.kv_len + j - p.k_begin) * p.dv; });
+              [&](int64_t j) { return g.v.data() + ((b * p.num_kv_heads + kv) * p.kv_len + j - p.k_begin) * p.dv; },
+              [](int64_t, float) {}, RowTerms(terms, p, b, h, i));
         }
   for (float& x : g.k) x = spec_finish(x, static_cast<float>(math::kLn2));
   for (float& x : g.v) x = spec_finish(x, 1.0f);
   return g;
 }
-inline Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mask) {
+inline Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mask, const PairTerms& terms = {}) {
   using kernels::reference::Rounding;
-  return kernels::kernels().isa == Isa::kBaseline ? backward_by_spec<Rounding::kSeparate>(p, up, mask)
-                                                  : backward_by_spec<Rounding::kFused>(p, up, mask);
+  return kernels::kernels().isa == Isa::kBaseline ? backward_by_spec<Rounding::kSeparate>(p, up, mask, terms)
+                                                  : backward_by_spec<Rounding::kFused>(p, up, mask, terms);
 }
 
 /// Gradients in f64, from q, k, v and the gradients of out and lse alone.
 struct WideGradients {
   std::vector<double> q, k, v;
+  std::vector<double> pairs;  // [batch, heads, q_len, kv_len]: of the bias of each pair
+  std::vector<double> sink;   // by head
 };
 inline WideGradients backward_in_f64(const Problem& p, const std::vector<float>& dout, const std::vector<float>& dlse,
-                                     const Mask& mask) {
-  WideGradients g{std::vector<double>(p.q.size()), std::vector<double>(p.k.size()), std::vector<double>(p.v.size())};
+                                     const Mask& mask, const PairTerms& terms = {}) {
+  WideGradients g{std::vector<double>(p.q.size()), std::vector<double>(p.k.size()), std::vector<double>(p.v.size()),
+                  std::vector<double>(static_cast<size_t>(p.batch * p.num_q_heads * p.q_len * p.kv_len)),
+                  std::vector<double>(static_cast<size_t>(p.num_q_heads))};
   std::vector<double> scratch(static_cast<size_t>(p.dv + p.kv_len));
   for (int64_t b = 0; b < p.batch; ++b)
     for (int64_t h = 0; h < p.num_q_heads; ++h)
       for (int64_t i = 0; i < p.q_len; ++i) {
         const int64_t row = (b * p.num_q_heads + h) * p.q_len + i, kv = b * p.num_kv_heads + h / p.group();
-        kernels::reference::attention_backward_row<double>(
+        g.sink[static_cast<size_t>(h)] += kernels::reference::attention_backward_row<double>(
             [&](int64_t x) { return p.query(b, h, i)[x]; },
             [&](int64_t c) { return dout[static_cast<size_t>(row * p.dv + c)]; },
             dlse.empty() ? 0.0 : static_cast<double>(dlse[static_cast<size_t>(row)]), p.d, p.dv, p.k_begin,
@@ -113,7 +118,8 @@ inline WideGradients backward_in_f64(const Problem& p, const std::vector<float>&
             [&](int64_t j, int64_t c) { return p.value(b, h / p.group(), j - p.k_begin)[c]; },
             [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, scratch.data(), g.q.data() + row * p.d,
             [&](int64_t j) { return g.k.data() + (kv * p.kv_len + j - p.k_begin) * p.d; },
-            [&](int64_t j) { return g.v.data() + (kv * p.kv_len + j - p.k_begin) * p.dv; });
+            [&](int64_t j) { return g.v.data() + (kv * p.kv_len + j - p.k_begin) * p.dv; },
+            g.pairs.data() + row * p.kv_len, RowTerms(terms, p, b, h, i));
       }
   return g;
 }

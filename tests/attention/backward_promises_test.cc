@@ -355,7 +355,7 @@ TEST(BackwardPromises, RefusalsNameWhatIsWrong) {
   with(CHANGE(dv.data = g.k.data()), {"dv", "overlaps", "dk"});
   with(CHANGE(dq.data = p.q.data()), {"dq", "overlaps", "q"});
   with(CHANGE(dk.strides[2] = 0), {"dk", "overlaps itself"});
-  with(CHANGE(dq = {}; dk = {}; dv = {}), {"no gradient", "dq, dk or dv"});
+  with(CHANGE(dq = {}; dk = {}; dv = {}), {"no gradient", "dq, dk, dv"});
   with(CHANGE(options.q_begin = {}; options.k_begin = {}), {"3 queries", "5 keys", "not stated"});
   with(CHANGE(options.scale = NAN), {"scale", "nan"});
 #undef CHANGE

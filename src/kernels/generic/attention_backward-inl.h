@@ -75,24 +75,35 @@ REGARD_INLINE void panel_products(const float* x, int64_t ldx, int dim, const fl
     panel_at_most<R, kRowVectors<R>>(last - v + 1, x, ldx, dim, panel + kLanes * v, out + kLanes * v);
 }
 
-// Scores in p and products with the values in ds become weights and gradients of the scores.
-enum class Cap { kNone, kTanh };
-template <Cap C>
-REGARD_INLINE void weights_of_row(const BackwardBlock& block, int r, int at, int vectors, float* p, float* ds) {
+// Scores in p and products with the values in ds become weights and gradients of the scores. `at` counts vectors from
+// the begin of the block.
+void weights_of_row(const BackwardBlock& block, int r, int at, int vectors) {
   const F32 high = splat(block.lse_high[r]), low = splat(block.lse_low[r]), delta = splat(block.delta[r]);
   const F32 cap = splat(block.softcap);
+  const bool capped = block.softcap != 0.0f;
+  const int64_t row = static_cast<int64_t>(r) * kWeightStride;
   for (int v = at; v < at + vectors; ++v) {
-    F32 score = load(p + kLanes * v), slope = zero();
-    if constexpr (C == Cap::kTanh) {
+    const int64_t j = row + kLanes * v;
+    F32 score = load(block.p + j), slope = zero(), dp = load(block.ds + j);
+    if (capped) {
       const F32 t = tanh(div(score, cap));
       slope = fma(sub(zero(), t), t, splat(1.0f));
       score = mul(cap, t);
     }
+    if (block.bias != nullptr)
+      score = fma(load(block.bias[r] + kLanes * v), splat(static_cast<float>(math::kLog2e)), score);
     const F32 weight = exp2(sub(sub(score, high), low));
-    F32 gradient = mul(weight, sub(load(ds + kLanes * v), delta));
-    if constexpr (C == Cap::kTanh) gradient = mul(gradient, slope);
-    store(p + kLanes * v, weight);
-    store(ds + kLanes * v, gradient);
+    F32 used = weight;
+    if (block.keep != nullptr) {
+      const Lanes kept = lanes(static_cast<uint32_t>(block.keep[r][v / 4] >> (kLanes * (v % 4))) & 0xFFFF);
+      used = select(kept, weight, zero());
+      dp = select(kept, mul(dp, splat(block.keep_scale)), zero());
+    }
+    F32 gradient = mul(weight, sub(dp, delta));
+    if (block.db != nullptr) store(block.db + j, gradient);
+    if (capped) gradient = mul(gradient, slope);
+    store(block.p + j, used);
+    store(block.ds + j, gradient);
   }
 }
 
@@ -113,11 +124,7 @@ void weights_of_panel(const BackwardBlock& block, int first, int w) {
   float* ds = block.ds + static_cast<int64_t>(first) * kWeightStride + panel;
   panel_products<R>(block.q + first * ldq, ldq, block.head_dim, block.k + panel * block.head_dim, from, to, p);
   panel_products<R>(block.dout + first * ldo, ldo, block.value_dim, block.v + panel * block.value_dim, from, to, ds);
-  for (int r = 0; r < R; ++r, p += kWeightStride, ds += kWeightStride)
-    if (block.softcap != 0.0f)
-      weights_of_row<Cap::kTanh>(block, first + r, from, to - from + 1, p, ds);
-    else
-      weights_of_row<Cap::kNone>(block, first + r, from, to - from + 1, p, ds);
+  for (int r = 0; r < R; ++r) weights_of_row(block, first + r, kPanelKeys / kLanes * w + from, to - from + 1);
 }
 
 template <int R>
