@@ -30,12 +30,16 @@ struct AttentionOptions {
   TensorView<const float> bias;
   std::optional<Alibi> alibi;
   std::optional<T5Bias> t5;
+  std::optional<TransformerXl> xl;
 
   /// [num_q_heads]: the score of one more key of each head that has no value: it is in the denominator, once, and in lse.
   /// A row that sees nothing gives out 0 and its sink as lse. -inf: none for that head; +inf and NaN make rows NaN. Xiao
   /// et al., 2024, "Efficient streaming language models with attention sinks", in the learned form of OpenAI, 2025,
   /// "gpt-oss-120b & gpt-oss-20b model card", section 2.2.
   TensorView<const float> sink;
+
+  /// For training: weights that are left out at random.
+  std::optional<Dropout> dropout;
 
   /// Where the queries and keys stand: query i has position q_begin + i, key j has k_begin + j. One number for all
   /// batch rows or one per row; nothing given means 0 and 0, which is accepted only where q_len = kv_len or no term of
@@ -89,7 +93,7 @@ REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, Ten
 ///
 /// Shapes: q, k, lse as in attend(); weights [batch, num_q_heads, queries.end - queries.begin, keys.end - keys.begin].
 /// A pair that is masked gives exactly 0, and so do all pairs of a row whose lse is -inf. With a sink the weights of a
-/// row sum to less than 1.
+/// row sum to less than 1. They are those before dropout, unless Dropout::weights says otherwise.
 /// Accuracy: lse is rounded to f32, which limits a weight to about |lse| * 6e-8 relative.
 /// Memory: the packed keys, nothing of the size q_len x kv_len. Errors, aliasing, threads: as attend().
 REGARD_API void attention_weights(TensorView<const float> q, TensorView<const float> k, TensorView<const float> lse,

@@ -51,4 +51,29 @@ struct T5Bias {
   int64_t max_distance = 128;
 };
 
+/// scale ((q + u) . k + (q + v) . r[query - key]) in place of scale q . k. The first part is the score, which a soft-cap
+/// bounds; the second one is a bias. A key that is seen at a distance without a vector is refused.
+/// Dai et al., 2019, "Transformer-XL: attentive language models beyond a fixed-length context", section 3.3.
+struct TransformerXl {
+  TensorView<const float> u, v;  ///< [num_q_heads, head_dim]: `r_w_bias` and `r_r_bias` of files; no data: none
+  /// [distances, num_q_heads, head_dim]: r[i] is for the distance first_distance + i from key to query, the projected
+  /// sinusoid (`r_net`) of that distance.
+  TensorView<const float> r;
+  int64_t first_distance = 0;  ///< negative where keys behind their query have vectors, too (Yang et al., 2019, "XLNet")
+  int64_t clamp = 0;           ///< larger distances, in either direction, take the vector of this one; 0: none do
+};
+
+/// Weights are left out at random, and those that are kept divided by 1 - rate; lse knows nothing of it. Which ones is a
+/// function of (seed; batch row, query head, query position, key position) alone: the same for any number of threads, cut
+/// into calls, and recomputation. A value whose weight is left out does not matter, even if it is NaN. Dropout happens in
+/// calls that are given one, and in no others.
+/// Srivastava et al., 2014, "Dropout: a simple way to prevent neural networks from overfitting"; kernels/dropout.h has the
+/// function.
+struct Dropout {
+  double rate = 0;  ///< 0 <= rate < 1; 0 leaves out nothing
+  uint64_t seed = 0;
+  /// What attention_weights() gives.
+  enum class Weights { kBefore, kAfter } weights = Weights::kBefore;
+};
+
 }  // namespace regard

@@ -41,7 +41,7 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
                                    check_tensor(kName, "v", v, 4)};
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   AttentionShape shape = check_numbers(kName, sizes, options);
-  ScoreTerms terms(kName, sizes, options);
+  ScoreTerms terms(kName, sizes, options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
   check_outputs(sizes, out, lse, inputs);
   const CallPositions positions(kName, sizes, mask, options);
@@ -98,6 +98,7 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
   if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;
   attend_sequences(sequences, shape, plan, workspace, pool, options.stop);
+  terms.check_distances(kName);
   if (!out_copy.empty()) copy_tensor(result, out);
 }
 

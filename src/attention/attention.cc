@@ -177,6 +177,7 @@ class AttentionCall {
     const TermScratch terms = shape_.terms == nullptr ? TermScratch{} : shape_.terms->carve(carver);
     RowBlock block(s, shape_, mask_, item.kv_head, item.first_row, item.rows, scratch);
     block.load_queries(factor_);
+    if (shape_.terms != nullptr) shape_.terms->begin(s, block, factor_, terms, scratch.q);
 
     AttentionState state = item.shared >= 0 ? part(item.part) : AttentionState{scratch.o, scratch.m, scratch.l};
     kernel_.reset(state, item.rows, padded_);

@@ -1,4 +1,5 @@
-// Lowering: from terms to rows of biases. Checks and tables are in score_terms_place.cc.
+// Lowering: from terms to rows of biases. Checks and tables are in score_terms_place.cc, Transformer-XL's relative term in
+// score_terms_relative.cc.
 #include "attention/score_terms.h"
 
 #include <algorithm>
@@ -19,11 +20,38 @@ TermScratch ScoreTerms::carve(Carver& carver) const {
     s.rows = carver.take<const float*>(kRows);
     s.term = carver.take<float>(kTileKeys);
   }
+  if (!relative_.empty()) {
+    s.relative_q = carver.take<float>(kRows * static_cast<size_t>(head_dim_));
+    s.relative = carver.take<float>(kRows * RelativeTerm::kRowFloats);
+    s.relative_rows = carver.take<const float*>(kRows);
+  }
+  if (drops()) {
+    s.keys = carver.take<kernels::DropoutKey>(kRows);
+    s.keep = reinterpret_cast<uint64_t(*)[kernels::kPanelsPerTile]>(
+        carver.take<uint64_t>(kRows * kernels::kPanelsPerTile));
+  }
   if (!sinks_.empty()) {
     s.sinks = carver.take<float>(kRows);
     s.empty = carver.take<uint8_t>(kRows);
   }
   return s;
+}
+
+void ScoreTerms::begin(const SequenceQueries& queries, const RowBlock& block, float factor, const TermScratch& scratch,
+                       float* q) const noexcept {
+  for (int r = 0; r < block.rows(); ++r) {
+    if (drops())
+      scratch.keys[r] =
+          kernels::dropout_row_key(dropout_.seed, queries.batch_row, block.head(r), block.position(r));
+    if (relative_.empty()) continue;
+    const float* row = queries.q + block.token(r) * queries.q_token_stride + block.head(r) * queries.q_head_stride;
+    const float *u = relative_.content_bias(block.head(r)), *v = relative_.position_bias(block.head(r));
+    float *content = q + int64_t{r} * head_dim_, *position = scratch.relative_q + int64_t{r} * head_dim_;
+    for (int i = 0; i < head_dim_; ++i) {
+      if (u != nullptr) content[i] = (row[i] + u[i]) * factor;
+      position[i] = (v == nullptr ? row[i] : row[i] + v[i]) * scale_;
+    }
+  }
 }
 
 const float* ScoreTerms::distance_row(const Placed& placed, int64_t index, int64_t base, int head, int64_t query, int lo,
@@ -54,9 +82,17 @@ const float* ScoreTerms::dense_row(const Placed& placed, int64_t batch_row, int6
 
 void ScoreTerms::lower(size_t sequence, const SequenceQueries& queries, const RowBlock& block, int64_t index,
                        const TermScratch& scratch, AttentionTile& tile) const noexcept {
+  if (drops()) {
+    for (int r = 0; r < block.rows(); ++r)
+      if (tile.lo == nullptr || tile.lo[r] < tile.hi[r])
+        kernels::dropout_keep_words(scratch.keys[r], queries.keys.tile_id(index), kernels::dropout_threshold(dropout_.rate),
+                                    scratch.keep[r]);
+    tile.keep = scratch.keep;
+  }
   if (!adds()) return;
   const Placed& placed = placed_[sequence];
   const int64_t base = queries.keys.tile_id(index) * kTileKeys;
+  if (!relative_.empty()) relative_rows(placed, block, index, base, scratch, tile);
   for (int r = 0; r < block.rows(); ++r) {
     float* into = scratch.bias + int64_t{r} * kTileKeys;
     scratch.rows[r] = into;  // whatever lies there, for a row that sees nothing
@@ -72,12 +108,11 @@ void ScoreTerms::lower(size_t sequence, const SequenceQueries& queries, const Ro
       }
       sum = term;
     };
-    if (!by_distance_.empty()) {
-      const int64_t* encoding = placed.slots.q_encoding;
-      add(distance_row(placed, index, base, head, encoding == nullptr ? block.position(r) : encoding[token], lo, hi, into));
-    }
+    if (!by_distance_.empty())
+      add(distance_row(placed, index, base, head, query_encoding(placed, block, r), lo, hi, into));
     if (dense_.data != nullptr)
       add(dense_row(placed, queries.batch_row, index, base, head, token, lo, hi, sum == nullptr ? into : scratch.term));
+    if (!relative_.empty()) add(scratch.relative_rows[r]);
     scratch.rows[r] = sum;
   }
   tile.bias = scratch.rows;
@@ -95,6 +130,9 @@ void ScoreTerms::finish(const RowBlock& block, const AttentionState& state, int 
     kernel.fold_sink(state, scratch.sinks, rows, kernels::padded_dim(value_dim));
   }
   kernel.finish(state, rows, value_dim, out, lse);
+  if (drops())
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < value_dim; ++c) out[r][c] *= keep_scale();
   if (sinks_.empty()) return;
   // The logit of a sink that stands alone is known better than by way of log2.
   for (int r = 0; r < rows; ++r)

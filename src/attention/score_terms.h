@@ -6,14 +6,18 @@
 // 256 floats per row, so memory is O(q_len + kv_len) per head and never q_len x kv_len.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "attention/call.h"
 #include "attention/distance_bias.h"
+#include "attention/relative_term.h"
 #include "attention/row_block.h"
 #include "attention/tensor_check.h"
+#include "kernels/dropout.h"
 
 namespace regard {
 
@@ -22,6 +26,11 @@ struct TermScratch {
   float* bias = nullptr;         // [96][256] of the tile at hand
   const float** rows = nullptr;  // [96]: where each row's biases are
   float* term = nullptr;         // [256] of one more term of a row
+  float* relative_q = nullptr;   // [96][head_dim]: scale (q + v)
+  float* relative = nullptr;     // [96][RelativeTerm::kRowFloats]
+  const float** relative_rows = nullptr;              // [96]: the term of each row
+  kernels::DropoutKey* keys = nullptr;                // [96]
+  uint64_t (*keep)[kernels::kPanelsPerTile] = nullptr;  // [96]
   float* sinks = nullptr;        // [96]
   uint8_t* empty = nullptr;      // [96]: rows that saw nothing
 };
@@ -36,10 +45,13 @@ struct TermSlots {
 class ScoreTerms {
  public:
   /// Errors: kInvalidArgument, naming the term, for shapes and numbers that do not fit.
-  ScoreTerms(std::string_view function, const CallSizes& sizes, const AttentionOptions& options);
+  ScoreTerms(std::string_view function, const CallSizes& sizes, const AttentionOptions& options, double scale);
 
   /// True when there is nothing to do for any term.
-  bool empty() const noexcept { return !adds() && sinks_.empty(); }
+  bool empty() const noexcept { return !adds() && sinks_.empty() && !drops(); }
+  bool drops() const noexcept { return dropout_.rate > 0; }
+  /// What dropout multiplies kept weights by.
+  float keep_scale() const noexcept { return static_cast<float>(1 / (1 - dropout_.rate)); }
 
   /// The memory of the tensors, which outputs must not overlap.
   const std::vector<ByteRange>& ranges() const noexcept { return ranges_; }
@@ -54,7 +66,11 @@ class ScoreTerms {
 
   TermScratch carve(Carver& carver) const;
 
-  /// Sets what `tile` adds, for the rows of `block` against tile `index` of sequence number `sequence`; after
+  /// After RowBlock::load_queries(): what depends on the rows alone. `q` are the scaled queries.
+  void begin(const SequenceQueries& queries, const RowBlock& block, float factor, const TermScratch& scratch,
+             float* q) const noexcept;
+
+  /// Sets what `tile` adds and drops, for the rows of `block` against tile `index` of sequence number `sequence`; after
   /// RowBlock::lower().
   void lower(size_t sequence, const SequenceQueries& queries, const RowBlock& block, int64_t index,
              const TermScratch& scratch, kernels::AttentionTile& tile) const noexcept;
@@ -62,6 +78,9 @@ class ScoreTerms {
   /// What the kernels' finish() does, with a sink before it.
   void finish(const RowBlock& block, const kernels::AttentionState& state, int value_dim, const TermScratch& scratch,
               float* const* out, float* lse) const noexcept;
+
+  /// When everything is done. Errors: kInvalidArgument when a row saw a key at a distance that `xl` has no vector for.
+  void check_distances(std::string_view function) const;
 
  private:
   // One sequence's slots and tables.
@@ -73,9 +92,14 @@ class ScoreTerms {
     std::vector<int64_t> key_of_column, encoding_of_column;
     int64_t first_distance = 0, distances = 0;  // of the table; none: pair by pair
     size_t table = 0;                           // where in tables_ it begins, [head][distances]
+    size_t relative = 0;                        // number of the table of relative_
   };
 
-  bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty(); }
+  bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty() || !relative_.empty(); }
+  int64_t query_encoding(const Placed& placed, const RowBlock& block, int r) const noexcept {
+    const int64_t* encoding = placed.slots.q_encoding;
+    return encoding == nullptr ? block.position(r) : encoding[block.token(r)];
+  }
   void place_columns(const KvView& view, const PackSource& keys, Placed& placed) const;
   void place_table(const SequenceQueries& sequence, Placed& placed);
 
@@ -86,10 +110,25 @@ class ScoreTerms {
   const float* dense_row(const Placed& placed, int64_t batch_row, int64_t index, int64_t base, int head, int64_t token,
                          int lo, int hi, float* into) const noexcept;
 
-  int num_q_heads_;
+  // The relative term of all rows against a tile; relative_rows[r][j] is that of key j.
+  void relative_rows(const Placed& placed, const RowBlock& block, int64_t index, int64_t base, const TermScratch& scratch,
+                     const kernels::AttentionTile& tile) const noexcept;
+  void relative_slices(const Placed& placed, const RowBlock& block, int64_t base, int first_row,
+                       const TermScratch& scratch, const kernels::AttentionTile& tile) const noexcept;
+  void relative_pairs(const Placed& placed, const RowBlock& block, int64_t index, int64_t base, int r,
+                      const TermScratch& scratch, const kernels::AttentionTile& tile) const noexcept;
+  void note_missing(int64_t distance) const noexcept;
+
+  int num_q_heads_, num_kv_heads_, head_dim_;
+  float scale_;
   std::vector<ByteRange> ranges_;
   TensorView<const float> dense_;  // axes of extent 1 have stride 0
   DistanceBias by_distance_;
+  RelativeTerm relative_;
+  std::optional<size_t> all_distances_;  // its table for slots that stand anywhere
+  mutable std::atomic<bool> distance_missing_ = false;
+  mutable std::atomic<int64_t> missing_distance_ = 0;
+  Dropout dropout_;
   std::vector<float> sinks_;  // by head
   std::vector<Placed> placed_;
   std::vector<float> tables_;

@@ -49,6 +49,34 @@ const T5Bias* checked_t5(std::string_view function, const CallSizes& sizes, cons
   return &*t5;
 }
 
+const TransformerXl* checked_xl(std::string_view function, const CallSizes& sizes, const std::optional<TransformerXl>& xl) {
+  if (!xl) return nullptr;
+  for (const auto& [name, tensor] : {std::pair{"xl.u", &xl->u}, std::pair{"xl.v", &xl->v}}) {
+    if (tensor->rank == 0) continue;
+    check_tensor(function, name, *tensor, 2);
+    require(tensor->shape[0] == sizes.num_q_heads && tensor->shape[1] == sizes.head_dim,
+            "[{}] {} has shape {}, expected [{}, {}]", function, name, shape_text(*tensor), sizes.num_q_heads,
+            sizes.head_dim);
+  }
+  check_tensor(function, "xl.r", xl->r, 3);
+  require(xl->r.shape[1] == sizes.num_q_heads && xl->r.shape[2] == sizes.head_dim,
+          "[{}] xl.r has shape {}, expected [distances, {}, {}]", function, shape_text(xl->r), sizes.num_q_heads,
+          sizes.head_dim);
+  // Beyond any length that there is memory for; differences of such numbers cannot overflow.
+  constexpr int64_t kFar = int64_t{1} << 40;
+  require(xl->clamp >= 0 && xl->clamp <= kFar, "[{}] xl.clamp is {}, expected 0 to {}", function, xl->clamp, kFar);
+  require(xl->first_distance >= -kFar && xl->first_distance <= kFar, "[{}] xl.first_distance is {}, expected {} to {}",
+          function, xl->first_distance, -kFar, kFar);
+  return &*xl;
+}
+
+Dropout checked_dropout(std::string_view function, const std::optional<Dropout>& dropout) {
+  if (!dropout) return {};
+  require(dropout->rate >= 0 && dropout->rate < 1, "[{}] dropout.rate is {}, expected 0 or more and less than 1", function,
+          dropout->rate);
+  return *dropout;
+}
+
 std::vector<float> checked_sinks(std::string_view function, const CallSizes& sizes, const TensorView<const float>& sink) {
   require(sink.shape[0] == sizes.num_q_heads, "[{}] sink has shape {}, expected [{}]", function, shape_text(sink),
           sizes.num_q_heads);
@@ -59,10 +87,20 @@ std::vector<float> checked_sinks(std::string_view function, const CallSizes& siz
 
 }  // namespace
 
-ScoreTerms::ScoreTerms(std::string_view function, const CallSizes& sizes, const AttentionOptions& options)
+ScoreTerms::ScoreTerms(std::string_view function, const CallSizes& sizes, const AttentionOptions& options, double scale)
     : num_q_heads_(static_cast<int>(sizes.num_q_heads)),
-      by_distance_(checked_alibi(function, sizes, options.alibi), checked_t5(function, sizes, options.t5)) {
+      num_kv_heads_(static_cast<int>(sizes.num_kv_heads)),
+      head_dim_(static_cast<int>(sizes.head_dim)),
+      scale_(static_cast<float>(scale)),
+      by_distance_(checked_alibi(function, sizes, options.alibi), checked_t5(function, sizes, options.t5)),
+      relative_(checked_xl(function, sizes, options.xl), num_q_heads_, head_dim_),
+      dropout_(checked_dropout(function, options.dropout)) {
   if (options.t5) ranges_.push_back(check_tensor(function, "t5.table", options.t5->table, 2));
+  if (options.xl) {
+    ranges_.push_back(check_tensor(function, "xl.r", options.xl->r, 3));
+    if (options.xl->u.rank > 0) ranges_.push_back(check_tensor(function, "xl.u", options.xl->u, 2));
+    if (options.xl->v.rank > 0) ranges_.push_back(check_tensor(function, "xl.v", options.xl->v, 2));
+  }
   if (options.bias.rank > 0) {
     ranges_.push_back(check_tensor(function, "bias", options.bias, 4));
     dense_ = checked_bias(function, sizes, options.bias);
@@ -79,7 +117,11 @@ void ScoreTerms::place(const SequenceQueries& sequence, const PackSource& keys, 
   placed.k_begin = keys.k_begin;
   placed.kv_len = keys.kv_len;
   if (keys.positions != nullptr || slots.k_encoding != nullptr) place_columns(sequence.keys, keys, placed);
-  if (!by_distance_.empty() && slots.k_encoding == nullptr) place_table(sequence, placed);
+  if ((!by_distance_.empty() || !relative_.empty()) && slots.k_encoding == nullptr) place_table(sequence, placed);
+  if (!relative_.empty() && placed.distances == 0) {
+    if (!all_distances_) all_distances_ = relative_.place_all();
+    placed.relative = *all_distances_;
+  }
   placed_.push_back(std::move(placed));
 }
 
@@ -120,8 +162,11 @@ void ScoreTerms::place_table(const SequenceQueries& sequence, Placed& placed) {
   for (const Placed& other : placed_)
     if (other.first_distance == first && other.distances == distances) {
       placed.table = other.table;
+      placed.relative = other.relative;
       return;
     }
+  if (!relative_.empty()) placed.relative = relative_.place(first, distances);
+  if (by_distance_.empty()) return;
   placed.table = tables_.size();
   tables_.resize(tables_.size() + static_cast<size_t>(num_q_heads_ * distances));
   for (int h = 0; h < num_q_heads_; ++h)

@@ -33,6 +33,7 @@ struct WeightsCall {
   int64_t first_query;
   Workspace& workspace;
   int64_t blocks;
+  bool after_dropout;
   const StopToken* stop;
 
   struct Scratch {
@@ -62,7 +63,9 @@ struct WeightsCall {
     Carver carver(workspace.arena(thread));
     const Scratch scratch = Scratch::carve(carver, shape);
     RowBlock block(s, shape, plan, kv_head, first_row, rows, scratch.rows);
-    block.load_queries(static_cast<float>(shape.scale * math::kLog2e));
+    const auto factor = static_cast<float>(shape.scale * math::kLog2e);
+    block.load_queries(factor);
+    if (shape.terms != nullptr) shape.terms->begin(s, block, factor, scratch.terms, scratch.rows.q);
     for (int r = 0; r < rows; ++r) {
       // lse in units of log2, in two parts so that no more than its own rounding is lost.
       const double lse2 = static_cast<double>(*lse.at(b, block.head(r), first_query + block.token(r))) * math::kLog2e;
@@ -83,12 +86,19 @@ struct WeightsCall {
       if (!block.lower(t, tile)) continue;
       if (shape.terms != nullptr) shape.terms->lower(static_cast<size_t>(b), s, block, t, scratch.terms, tile);
       kernels::kernels().attention->weights(tile, scratch.high, scratch.low, scratch.tile);
+      if (after_dropout) drop(tile, shape.terms->keep_scale(), scratch.tile);
       locate(sources[static_cast<size_t>(b)], s.keys.tile_id(t) * kTileKeys, scratch.column);
       for (int r = 0; r < rows; ++r)
         for (int j = 0; j < kTileKeys; ++j)
           if (scratch.column[j] >= 0)
             row(block, b, r)[scratch.column[j] * weights.strides[3]] = scratch.tile[r * kTileKeys + j];
     }
+  }
+
+  static void drop(const AttentionTile& tile, float keep_scale, float* weights) noexcept {
+    for (int r = 0; r < tile.rows; ++r)
+      for (int j = 0; j < kTileKeys; ++j, ++weights)
+        *weights = *weights != 0.0f && (tile.keep[r][j / 64] >> (j % 64) & 1) != 0 ? *weights * keep_scale : 0.0f;
   }
 
   // Which key of the rectangle stands at each position of a tile.
@@ -114,7 +124,7 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
                                    check_tensor(kName, "lse", lse, 3)};
   const CallSizes sizes = check_sizes(kName, q, k, nullptr);
   AttentionShape shape = check_numbers(kName, sizes, options);
-  ScoreTerms terms(kName, sizes, options);
+  ScoreTerms terms(kName, sizes, options, shape.scale);
   ranges.insert(ranges.end(), terms.ranges().begin(), terms.ranges().end());
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
           "[attention_weights] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch,
@@ -178,8 +188,10 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
   WeightsCall::Scratch::carve(measure, shape);
   workspace.reserve(pool.size(), measure.used());
   const int64_t blocks = (rows * (sizes.num_q_heads / sizes.num_kv_heads) + kMaxBlockRows - 1) / kMaxBlockRows;
-  WeightsCall call{sequences, sources, shape, plan, lse, weights, queries.begin, workspace, blocks, options.stop};
+  WeightsCall call{sequences, sources, shape, plan, lse, weights, queries.begin, workspace, blocks,
+                   terms.drops() && options.dropout->weights == Dropout::Weights::kAfter, options.stop};
   pool.for_each(sizes.batch * sizes.num_kv_heads * blocks, call, options.stop);
+  terms.check_distances(kName);
 }
 
 }  // namespace regard

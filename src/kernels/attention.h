@@ -91,6 +91,11 @@ struct AttentionKernels {
   /// `tile.v` and `tile.keep` are not used.
   void (*weights)(const AttentionTile& tile, const float* lse_high, const float* lse_low, float* out) noexcept;
 
+  /// out[r * out_stride + n] = q[r * q_stride ...] . column (first + n) of panels [head_dim][64] that follow each other, one
+  /// chain over head_dim each, for rows <= kMaxMicroRows and n < count; first and count are multiples of 16.
+  void (*dots)(const float* q, int64_t q_stride, int rows, int head_dim, const float* panels, int64_t first, int count,
+               float* out, int64_t out_stride) noexcept;
+
   /// Writes `count` keys (rows of head_dim elements, `stride` apart) into a panel [head_dim][64] from column `column`
   /// on.
   void (*pack_keys)(const float* keys, int64_t stride, int count, int head_dim, float* panel, int column) noexcept;

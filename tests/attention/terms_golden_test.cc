@@ -53,7 +53,10 @@ AttentionOptions options_of(const nlohmann::json& c, const Inputs& in) {
   if (c.contains("alibi")) o.alibi = Alibi{alibi_slopes(in.shapes.at("q")[1])};
   if (c.contains("t5"))
     o.t5 = T5Bias{in.view("table_t5"), c["t5"] == "causal" ? T5Direction::kCausal : T5Direction::kBidirectional, 128};
+  if (c.contains("xl"))
+    o.xl = TransformerXl{.u = in.view("u"), .v = in.view("v_bias"), .r = in.view("r"), .clamp = c["xl"].get<int64_t>()};
   if (c.contains("sink")) o.sink = in.view("sink");
+  if (c.contains("dropout")) o.dropout = Dropout{.rate = c["dropout"], .seed = c["seed"]};
   return o;
 }
 
@@ -61,7 +64,6 @@ TEST(TermsGolden, EqualPyTorch) {
   const std::map<std::string, Inputs> inputs = {{"short", Inputs("short")}, {"long", Inputs("long")}};
   int64_t compared = 0;
   for (const auto& c : test::read_json("terms/cases.json")) {
-    if (c.contains("xl") || c.contains("dropout")) continue;
     const Inputs& in = inputs.at(c["shape"].get<std::string>());
     const AttentionOptions options = options_of(c, in);
     const int64_t index = c["index"].get<int64_t>(), b = in.out.shape[1], h = in.out.shape[2], n = in.out.shape[3],
@@ -81,7 +83,7 @@ TEST(TermsGolden, EqualPyTorch) {
           << c["name"] << " element " << i;
     ++compared;
   }
-  EXPECT_GE(compared, 40);
+  EXPECT_GE(compared, 80);
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ TEST(Terms, EqualTheDefinitionAndF64) {
       for (const Mask& mask : some_masks()) {
         const Result got = run(t.p, mask, t.options());
         const std::string what = std::string(wanted.name) + " under " + mask.text() + ", kv_len " + std::to_string(kv_len);
-        ASSERT_EQ(got, by_spec(t.p, mask, t.pairs())) << what;
-        ASSERT_NO_FATAL_FAILURE(expect_close(t.p, mask, got, what, t.pairs()));
+        ASSERT_EQ(got, by_spec(t.shifted(), mask, t.pairs())) << what;
+        ASSERT_NO_FATAL_FAILURE(expect_close(t.shifted(), mask, got, what, t.pairs()));
       }
     }
 }
@@ -42,8 +42,8 @@ TEST(Terms, SoftcapComesFirst) {
     TermProblem t(small(9, 300), wanted);
     t.p.softcap = 0.5;
     const Result got = run(t.p, Mask::causal(), t.options());
-    ASSERT_EQ(got, by_spec(t.p, Mask::causal(), t.pairs())) << wanted.name;
-    ASSERT_NO_FATAL_FAILURE(expect_close(t.p, Mask::causal(), got, wanted.name, t.pairs()));
+    ASSERT_EQ(got, by_spec(t.shifted(), Mask::causal(), t.pairs())) << wanted.name;
+    ASSERT_NO_FATAL_FAILURE(expect_close(t.shifted(), Mask::causal(), got, wanted.name, t.pairs()));
   }
 }
 
@@ -52,6 +52,7 @@ TEST(Terms, PositionsInAnyOrder) {
   std::vector<int64_t> k_at, q_at = {250, 0, 700, -1, 260, 33};
   for (int64_t j = 0; j < 90; ++j) k_at.push_back(j % 11 == 5 ? -1 : (j * 37) % 90 * 8 + j % 8);
   for (const Wanted& wanted : wanted_terms()) {
+    if (wanted.clamp == 0) continue;
     const TermProblem t(p, wanted);
     AttentionOptions o = t.options();
     o.q_begin.clear(), o.k_begin.clear();
@@ -64,8 +65,10 @@ TEST(Terms, PositionsInAnyOrder) {
     for (int64_t j = 0; j < 90; ++j)
       if (k_at[static_cast<size_t>(j)] >= 0) order.push_back(j);
     std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return k_at[static_cast<size_t>(a)] < k_at[static_cast<size_t>(b)]; });
-    const PairTerms pairs = t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
-                                    [&](int64_t j) { return k_at[static_cast<size_t>(j)]; });
+    const auto query_at = [&](int64_t i) { return q_at[static_cast<size_t>(i)]; };
+    const auto key_at = [&](int64_t j) { return k_at[static_cast<size_t>(j)]; };
+    const PairTerms pairs = t.pairs(query_at, key_at, query_at, key_at);
+    const Problem shifted = t.shifted();
     for (int64_t b = 0; b < p.batch; ++b)
       for (int64_t h = 0; h < p.num_q_heads; ++h)
         for (int64_t i = 0; i < p.q_len; ++i) {
@@ -76,12 +79,12 @@ TEST(Terms, PositionsInAnyOrder) {
             int64_t b, h, i;
             double keep_scale = 1, sink = -INFINITY;
             double bias(int64_t n) const { return pairs.bias(b, h, i, order[static_cast<size_t>(n)]); }
-            bool keep(int64_t) const { return true; }
-          } row{pairs, order, b, h, i};
+            bool keep(int64_t n) const { return !pairs.keep || pairs.keep(b, h, i, order[static_cast<size_t>(n)]); }
+          } row{pairs, order, b, h, i, pairs.keep_scale};
           if (!pairs.sinks.empty()) row.sink = pairs.sinks[static_cast<size_t>(h)];
           const int64_t query = q_at[static_cast<size_t>(i)];
           const double lse = kernels::reference::attention_row<double>(
-              [&](int64_t x) { return p.query(b, h, i)[x]; }, p.d, p.dv, 0, static_cast<int64_t>(order.size()), p.scale, 0.0,
+              [&](int64_t x) { return shifted.query(b, h, i)[x]; }, p.d, p.dv, 0, static_cast<int64_t>(order.size()), p.scale, 0.0,
               [&](int64_t n, int64_t x) { return p.key(b, h / 2, order[static_cast<size_t>(n)])[x]; },
               [&](int64_t n, int64_t c) { return p.value(b, h / 2, order[static_cast<size_t>(n)])[c]; },
               [&](int64_t n) { return query >= 0 && k_at[static_cast<size_t>(order[static_cast<size_t>(n)])] <= query; },
@@ -106,6 +109,7 @@ TEST(Terms, EncodingPositionsServeTheBiasAlone) {
   for (size_t j = 0; j < 280; ++j) wild[j] = static_cast<int64_t>(j) << 40;
   for (const Wanted& wanted : wanted_terms())
     for (const std::vector<int64_t>& keys : {k_at, wild}) {
+      if (wanted.clamp == 0) continue;
       const TermProblem t(p, wanted);
       AttentionOptions o = t.options();
       o.q_encoding_positions = TensorView<const int64_t>(q_at.data(), {40});
@@ -113,11 +117,11 @@ TEST(Terms, EncodingPositionsServeTheBiasAlone) {
       const PairTerms pairs = t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
                                       [&](int64_t j) { return keys[static_cast<size_t>(j)]; });
       for (const Mask& mask : {some_masks()[1], some_masks()[3]})
-        ASSERT_EQ(run(p, mask, o), by_spec(p, mask, pairs)) << wanted.name;
+        ASSERT_EQ(run(p, mask, o), by_spec(t.shifted(), mask, pairs)) << wanted.name;
       // Queries alone, or given as what they are anyway.
       o.k_encoding_positions = {};
       ASSERT_EQ(run(p, Mask::full(), o),
-                by_spec(p, Mask::full(), t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
+                by_spec(t.shifted(), Mask::full(), t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
                                                  [](int64_t j) { return j; })));
       std::vector<int64_t> same(280);
       for (size_t j = 0; j < 280; ++j) same[j] = static_cast<int64_t>(j);
@@ -131,6 +135,7 @@ TEST(Terms, DistantSlotsTakeNoMemory) {
   Problem p = small(2, 3, 1);
   const std::vector<int64_t> k_at = {0, int64_t{1} << 40, int64_t{1} << 61}, q_at = {int64_t{1} << 61, 5};
   for (const Wanted& wanted : wanted_terms()) {
+    if (wanted.clamp == 0) continue;
     const TermProblem t(p, wanted);
     AttentionOptions o = t.options();
     o.q_begin.clear(), o.k_begin.clear();
@@ -141,7 +146,7 @@ TEST(Terms, DistantSlotsTakeNoMemory) {
     if (wanted.alibi) {  // the last key alone counts, or nearly
       const PairTerms pairs = t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
                                       [&](int64_t j) { return k_at[static_cast<size_t>(j)]; });
-      if (!wanted.sink && !wanted.dense) {
+      if (!wanted.sink && !wanted.dense && !wanted.xl) {
         ASSERT_TRUE(same_bits(got.out.data(), p.value(0, 0, 2), p.dv));
       }
       EXPECT_LT(pairs.bias(0, 0, 0, 0), -1e15f);
@@ -196,7 +201,7 @@ TEST(Promise2, MaskedBiasesCannotMatter) {
       ASSERT_EQ(bits(x), bits(want.out[static_cast<size_t>(row * dirty.p.dv)]));
     }
   }
-  ASSERT_EQ(got, by_spec(dirty.p, Mask::full(), dirty.pairs()));
+  ASSERT_EQ(got, by_spec(dirty.shifted(), Mask::full(), dirty.pairs()));
 }
 
 TEST(Promise1, RowsThatSeeNothingHaveTheirSink) {
@@ -242,6 +247,7 @@ TEST(Promise4, ThreadsBatchAndChunksDoNotMatterWithTerms) {
           if (!wanted.all_queries) o.bias.data += 100 * o.bias.strides[2], o.bias.shape[2] = n;
           if (!wanted.all_keys) o.bias.shape[3] = keys;
         }
+        if (wanted.dropout > 0) continue;  // the batch row is part of what dropout counts by; see below
         std::vector<float> out(static_cast<size_t>(4 * n * p.dv)), lse(static_cast<size_t>(4 * n));
         attend(q, k, v, mask, o, {out.data(), {1, 4, n, p.dv}}, {lse.data(), {1, 4, n}});
         for (int64_t h = 0; h < 4; ++h) {
@@ -262,6 +268,7 @@ TEST(Weights, RebuildTheOutputWithTerms) {
       for (const Mask& mask : some_masks()) {
         t.p.softcap = cap;
         const PairTerms pairs = t.pairs();
+        const Problem shifted = t.shifted();
         Result r = run(t.p, mask, t.options());
         std::vector<float> w(4 * 15 * 300, -7.0f);
         attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), mask, t.options(), {0, 15}, {0, 300},
@@ -271,7 +278,7 @@ TEST(Weights, RebuildTheOutputWithTerms) {
             std::vector<double> exact(300), out(20);
             const auto visible = [&](int64_t j) { return mask.allowed(0, h, t.p.q_begin + i, j); };
             kernels::reference::attention_row<double>(
-                [&](int64_t x) { return t.p.query(0, h, i)[x]; }, 24, 20, 0, 300, t.p.scale, cap,
+                [&](int64_t x) { return shifted.query(0, h, i)[x]; }, 24, 20, 0, 300, t.p.scale, cap,
                 [&](int64_t j, int64_t x) { return t.p.key(0, h / 2, j)[x]; },
                 [&](int64_t j, int64_t c) { return t.p.value(0, h / 2, j)[c]; }, visible, out.data(), exact.data(),
                 RowTerms(pairs, t.p, 0, h, i));
@@ -294,8 +301,89 @@ TEST(Weights, RebuildTheOutputWithTerms) {
   }
 }
 
+TEST(Weights, BeforeOrAfterDropout) {
+  const TermProblem t(small(15, 300, 1), {.name = "dropout", .alibi = true, .dropout = 0.4});
+  const PairTerms pairs = t.pairs();
+  Result r = run(t.p, Mask::causal(), t.options());
+  std::vector<float> before(4 * 15 * 300), after(before.size());
+  AttentionOptions o = t.options();
+  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300}, {before.data(), {1, 4, 15, 300}});
+  o.dropout->weights = Dropout::Weights::kAfter;
+  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300}, {after.data(), {1, 4, 15, 300}});
+  int64_t dropped = 0, kept = 0;
+  for (int64_t h = 0; h < 4; ++h)
+    for (int64_t i = 0; i < 15; ++i)
+      for (int64_t j = 0; j < 300; ++j) {
+        const auto at = static_cast<size_t>((h * 15 + i) * 300 + j);
+        if (before[at] == 0) continue;
+        const bool keep = pairs.keep(0, h, i, j);
+        ++(keep ? kept : dropped);
+        ASSERT_EQ(after[at], keep ? before[at] * static_cast<float>(1 / 0.6) : 0.0f);
+      }
+  EXPECT_NEAR(static_cast<double>(dropped) / static_cast<double>(dropped + kept), 0.4, 0.02);
+}
+
+// The same rows in chunks drop the same weights; another seed, head, batch row or position drops others.
+TEST(Promise4, DropoutCountsByPositionAlone) {
+  const TermProblem t(small(80, 600, 2), {.name = "dropout", .dropout = 0.5});
+  const Result want = run(t.p, Mask::causal(), t.options());
+  for (int64_t n : {1, 7, 64}) {
+    for (int64_t first = 0; first < 80; first += n) {
+      const int64_t rows = std::min<int64_t>(n, 80 - first), keys = t.p.q_begin + first + rows;
+      AttentionOptions o = t.options();
+      o.q_begin = {t.p.q_begin + first};
+      TensorView<const float> q = q_view(t.p), k = k_view(t.p), v = v_view(t.p);
+      q.data += first * q.strides[2], q.shape[2] = rows;
+      k.shape[2] = v.shape[2] = keys;
+      std::vector<float> out(static_cast<size_t>(2 * 4 * rows * t.p.dv));
+      attend(q, k, v, Mask::causal(), o, {out.data(), {2, 4, rows, t.p.dv}});
+      for (int64_t bh = 0; bh < 8; ++bh)
+        ASSERT_TRUE(same_bits(out.data() + bh * rows * t.p.dv, want.out.data() + (bh * 80 + first) * t.p.dv, rows * t.p.dv));
+    }
+  }
+  AttentionOptions other = t.options();
+  other.dropout->seed += uint64_t{1} << 32;
+  EXPECT_FALSE(run(t.p, Mask::causal(), other) == want);
+  other.dropout->seed = TermProblem::kSeed;
+  EXPECT_EQ(run(t.p, Mask::causal(), other), want);
+}
+
+// A value whose weight is dropped does not matter, even if it is NaN.
+TEST(Promise2, DroppedValuesCannotMatter) {
+  TermProblem t(small(1, 300, 1), {.name = "dropout", .dropout = 0.5});
+  t.p.num_q_heads = t.p.num_kv_heads = 1;
+  t.p.fill(5);
+  const Result want = run(t.p, Mask::full(), t.options());
+  const PairTerms pairs = t.pairs();
+  for (int64_t j = 0; j < 300; ++j)
+    if (!pairs.keep(0, 0, 0, j)) std::fill_n(t.p.value(0, 0, j), t.p.dv, NAN);
+  EXPECT_EQ(run(t.p, Mask::full(), t.options()), want);
+}
+
+TEST(Refusals, DistancesWithoutAVector) {
+  const TermProblem t(small(3, 5), {.name = "xl", .xl = true, .clamp = 0});
+  AttentionOptions o = t.options();  // vectors for the distances -5 .. 4
+  run(t.p, Mask::full(), o);
+  o.xl->r.data += 5 * o.xl->r.strides[0];
+  o.xl->r.shape[0] = 5;
+  o.xl->first_distance = 0;
+  EXPECT_EQ(run(t.p, Mask::causal(), o), by_spec(t.shifted(), Mask::causal(), t.pairs())) << "later keys need none";
+  expect_refused(Code::kInvalidArgument, {"[attend]", "xl.r", "distance -"}, [&] { run(t.p, Mask::full(), o); });
+  o.xl->r.shape[0] = 4;
+  expect_refused(Code::kInvalidArgument, {"xl.r", "distance 4"}, [&] { run(t.p, Mask::causal(), o); });
+  run(t.p, Mask::window(3, 0), o);
+  const std::vector<int64_t> same = {0, 1, 2, 3, 4};
+  o.k_encoding_positions = TensorView<const int64_t>(same.data(), {5});
+  expect_refused(Code::kInvalidArgument, {"xl.r", "distance 4"}, [&] { run(t.p, Mask::causal(), o); });
+  std::vector<float> w(2 * 4 * 3 * 5), lse(2 * 4 * 3);
+  expect_refused(Code::kInvalidArgument, {"[attention_weights]", "xl.r", "distance 4"}, [&] {
+    attention_weights(q_view(t.p), k_view(t.p), TensorView<const float>(lse.data(), {2, 4, 3}), Mask::causal(), o, {0, 3},
+                      {0, 5}, {w.data(), {2, 4, 3, 5}});
+  });
+}
+
 TEST(Refusals, TermsThatDoNotFit) {
-  const TermProblem t(small(3, 5), {.name = "all", .dense = true, .alibi = true, .t5 = true, .sink = true});
+  const TermProblem t(small(3, 5), {.name = "all", .dense = true, .alibi = true, .t5 = true, .sink = true, .xl = true, .dropout = 0.1});
   const auto with = [&](auto&& change, std::initializer_list<const char*> words) {
     AttentionOptions o = t.options();
     change(o);
@@ -314,6 +402,14 @@ TEST(Refusals, TermsThatDoNotFit) {
   with([](auto& o) { o.t5->max_distance = INT64_MAX; }, {"t5.max_distance"});
   with([](auto& o) { o.sink.shape[0] = 2; }, {"sink", "[2]", "[4]"});
   with([](auto& o) { o.sink.rank = 2; }, {"sink", "2 axes"});
+  with([](auto& o) { o.xl->u.shape[1] = 23; }, {"xl.u", "[4, 23]", "[4, 24]"});
+  with([](auto& o) { o.xl->v.rank = 1; }, {"xl.v", "1 axes"});
+  with([](auto& o) { o.xl->r.shape[1] = 3; }, {"xl.r", "[81, 3, 24]", "[distances, 4, 24]"});
+  with([](auto& o) { o.xl->clamp = -1; }, {"xl.clamp", "-1"});
+  with([](auto& o) { o.xl->first_distance = INT64_MIN; }, {"xl.first_distance"});
+  with([](auto& o) { o.dropout->rate = 1; }, {"dropout.rate", "1"});
+  with([](auto& o) { o.dropout->rate = -0.1; }, {"dropout.rate", "-0.1"});
+  with([](auto& o) { o.dropout->rate = NAN; }, {"dropout.rate", "nan"});
   const std::vector<int64_t> four(4, 0);
   with([&](auto& o) { o.k_encoding_positions = TensorView<const int64_t>(four.data(), {4}); },
        {"k_encoding_positions", "[4]", "[5]"});

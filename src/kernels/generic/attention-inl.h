@@ -204,6 +204,38 @@ void attention_finish(const AttentionState& state, int rows, int value_dim, floa
   }
 }
 
+// The products of R rows with W vectors of columns of one panel.
+template <int R, int W>
+REGARD_INLINE void dot_vectors(const float* q, int64_t q_stride, int head_dim, int vectors, const float* column,
+                               float* out, int64_t out_stride) {
+  if constexpr (W > 1)
+    if (vectors < W) return dot_vectors<R, W - 1>(q, q_stride, head_dim, vectors, column, out, out_stride);
+  Tile<R, W> acc;
+  clear_tile<R, W>(acc);
+  accumulate_tile<R, W>(acc, q, q_stride, column, kPanelKeys, head_dim);
+  store_tile<R, W>(acc, out, out_stride);
+}
+template <int R>
+REGARD_INLINE void dot_rows(const float* q, int64_t q_stride, int rows, int head_dim, const float* panels, int64_t first,
+                            int count, float* out, int64_t out_stride) {
+  if constexpr (R > 1)
+    if (rows < R) return dot_rows<R - 1>(q, q_stride, rows, head_dim, panels, first, count, out, out_stride);
+  for (int64_t x = first; x < first + count;) {
+    const int64_t in_panel = x % kPanelKeys, left = first + count - x;
+    const auto vectors = static_cast<int>((left < kPanelKeys - in_panel ? left : kPanelKeys - in_panel) / kLanes);
+    dot_vectors<R, kScoreVectors<R>>(q, q_stride, head_dim, vectors, panels + (x - in_panel) * head_dim + in_panel,
+                                     out + (x - first), out_stride);
+    x += kLanes * (vectors < kScoreVectors<R> ? vectors : kScoreVectors<R>);
+  }
+}
+
+void attention_dots(const float* q, int64_t q_stride, int rows, int head_dim, const float* panels, int64_t first,
+                    int count, float* out, int64_t out_stride) noexcept {
+  for (int r = 0; r < rows; r += kMicroRows)
+    dot_rows<kMicroRows>(q + r * q_stride, q_stride, rows - r, head_dim, panels, first, count, out + r * out_stride,
+                         out_stride);
+}
+
 // Keys are transposed four by four, with the compilers' vector types: the same text on every machine.
 typedef float Quad __attribute__((vector_size(16)));
 REGARD_INLINE Quad load_quad(const float* p) {
@@ -249,5 +281,6 @@ const AttentionKernels kAttention = {
     .fold_sink = attention_fold_sink,
     .finish = attention_finish,
     .weights = attention_weights,
+    .dots = attention_dots,
     .pack_keys = pack_keys,
 };
