@@ -57,6 +57,7 @@ Command mask_row_command();
 Command mask_column_command();
 Command mask_prove_command();
 Command mask_why_command();
+Command mask_check_command();
 Command doctor_command();
 Command completion_command();
 Command version_command();

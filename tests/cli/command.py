@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/dev/apps/cli/regard"
+PROGRAM = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/dev/apps/cli/regard")
 ROOT = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parents[2])
 GOLDEN = ROOT / "tests" / "golden"
 MODEL = str(GOLDEN / "gguf" / "llama_q4_1.gguf")
@@ -24,10 +24,10 @@ def clean_environment(**more):
     return kept
 
 
-def run(*words, stdin=b"", env=None, timeout=120):
+def run(*words, stdin=b"", env=None, timeout=120, cwd=None):
     """Runs the program; streams come back as bytes."""
     return subprocess.run([PROGRAM, *map(str, words)], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout,
-                          env=clean_environment(**(env or {})))
+                          cwd=cwd, env=clean_environment(**(env or {})))
 
 
 def start(*words, env=None, stdin=subprocess.PIPE):

@@ -28,6 +28,7 @@ WORKS = {
     "mask column": ["causal", "3"],
     "mask prove": ["causal", "--property", "causal"],
     "mask why": ["causal", "3", "5"],
+    "mask check": [str(ROOT / "tests/golden/masks/tril.npy")],
     "doctor": [],
     "completion": ["bash"],
     "version": [],
@@ -49,6 +50,7 @@ MISSING_FILE = {
     "mask column": ["documents(ids)", "3", "--bind", "ids=" + MISSING],
     "mask prove": ["documents(ids)", "--property", "causal", "--bind", "ids=" + MISSING],
     "mask why": ["documents(ids)", "3", "5", "--bind", "ids=" + MISSING],
+    "mask check": [MISSING],
 }
 STREAMED = ["generate", "-m", MODEL, "--ids", "1 2 3", "-n", "100000", "--context", "100010", "--ignore-eos", "--no-progress"]
 

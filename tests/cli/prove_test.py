@@ -101,7 +101,7 @@ class Manual(Case):
             with self.subTest(command):
                 words = shlex.split(command)
                 self.assertEqual(words[:2], ["$", "regard"])
-                self.assertEqual(run(*words[2:]).stdout.decode(), expected)
+                self.assertEqual(run(*words[2:], cwd=ROOT).stdout.decode(), expected)
 
 
 class Why(Case):
