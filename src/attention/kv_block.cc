@@ -53,9 +53,12 @@ struct Block {
 template <class F>
 void with_words(const KvGeometry& g, std::byte* block, const F& f) {
   switch (kernels::cache_bytes(g.type)) {
-    case 4: return f(Block<uint32_t>{g, block});
-    case 2: return f(Block<uint16_t>{g, block});
-    default: return f(Block<uint8_t>{g, block});
+    case 4:
+      return f(Block<uint32_t>{g, block});
+    case 2:
+      return f(Block<uint16_t>{g, block});
+    default:
+      return f(Block<uint8_t>{g, block});
   }
 }
 
@@ -106,7 +109,8 @@ void write_codes(const KvGeometry& g, const float* k, int64_t k_stride, const fl
     const int at = column + n;
     const float key_scale = scale_of(k, g.head_dim), value_scale = scale_of(v, g.value_dim);
     for (int i = 0; i < g.head_dim; ++i) put(block.key(i, at), code(k[i], key_scale));
-    for (int c = 0; c < block.stored(); ++c) put(block.value(at, c), c < g.value_dim ? code(v[c], value_scale) : uint8_t{0});
+    for (int c = 0; c < block.stored(); ++c)
+      put(block.value(at, c), c < g.value_dim ? code(v[c], value_scale) : uint8_t{0});
     scales[at] = key_scale;
     scales[kPanelKeys + at] = value_scale;
   }
@@ -130,8 +134,7 @@ void copy_slots(const KvGeometry& g, const std::byte* from, int from_column, std
   with_words(g, to, [&]<class Word>(const Block<Word>& target) {
     const Block<Word> source{g, const_cast<std::byte*>(from)};
     for (int n = 0; n < count; ++n) {
-      for (int i = 0; i < g.head_dim; ++i)
-        put(target.key(i, to_column + n), get<Word>(source.key(i, from_column + n)));
+      for (int i = 0; i < g.head_dim; ++i) put(target.key(i, to_column + n), get<Word>(source.key(i, from_column + n)));
       // Whole rows of values, in whatever order their numbers stand.
       std::memcpy(target.value(to_column + n, 0), source.value(from_column + n, 0),
                   static_cast<size_t>(target.stored()) * sizeof(Word));

@@ -10,9 +10,9 @@ namespace regard {
 
 /// Writes `count` tokens, from rows.token `token` on, into the slots `column` ... of one head's block of 64.
 ///
-/// f16 and bf16 round to nearest even; what is too large for f16 becomes infinite. i8 stores round(x / scale) with scale =
-/// max|x| / 127 over the token's key (or value) of this head, so that a number is off by half a scale at most; a key or
-/// value that holds a NaN or an infinity is NaN as a whole.
+/// f16 and bf16 round to nearest even; what is too large for f16 becomes infinite. i8 stores round(x / scale) with
+/// scale = max|x| / 127 over the token's key (or value) of this head, so that a number is off by half a scale at most;
+/// a key or value that holds a NaN or an infinity is NaN as a whole.
 void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head,
                  std::byte* block, int column) noexcept;
 

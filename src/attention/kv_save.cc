@@ -69,7 +69,7 @@ std::vector<uint8_t> save_kv(const KvStore& store) {
   for (int64_t p = store.begin(); p < store.size(); ++p)
     for (int h = 0; h < g.num_kv_heads; ++h, to += each) {
       const std::byte* block = view.keys(p / kernels::kTileKeys - view.first_tile,
-                                     static_cast<int>(p % kernels::kTileKeys / kernels::kPanelKeys), h);
+                                         static_cast<int>(p % kernels::kTileKeys / kernels::kPanelKeys), h);
       read_token(g, block, static_cast<int>(p % kernels::kPanelKeys), to);
     }
   header.checksum = checksum(header, std::span(bytes).subspan(sizeof header));
@@ -102,8 +102,7 @@ Result<SavedKv> read_saved_kv(std::span<const uint8_t> bytes) {
   saved.size = static_cast<int64_t>(header.size);
   saved.tokens = bytes.subspan(sizeof header);
   const int64_t each = saved.geometry.num_kv_heads * token_bytes(saved.geometry);
-  const auto wanted =
-      checked_mul<uint64_t>(header.size - header.begin, static_cast<uint64_t>(each));
+  const auto wanted = checked_mul<uint64_t>(header.size - header.begin, static_cast<uint64_t>(each));
   if (!wanted || *wanted != saved.tokens.size())
     return corrupt("a saved cache of {} tokens with {} bytes for each has {} bytes of them", header.size - header.begin,
                    each, saved.tokens.size());

@@ -21,9 +21,7 @@ class KvTile {
   };
   using Pointer = std::unique_ptr<KvTile, Release>;
 
-  static int64_t bytes(const KvGeometry& geometry) noexcept {
-    return geometry.tile_bytes();
-  }
+  static int64_t bytes(const KvGeometry& geometry) noexcept { return geometry.tile_bytes(); }
 
   /// Errors: kResourceExhausted, with the numbers.
   static Pointer make(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,

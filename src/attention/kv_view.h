@@ -1,7 +1,7 @@
 // Keys and values as the kernels want them: per KV head, K packed in panels [head_dim][64] and V in blocks [64][padded
-// value_dim], cut at absolute multiples of 64 positions and found through a table. Caches and PackedKv make such memory;
-// a KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to fill the
-// table. How numbers are stored is in kernels/kv_layout.h, what writes them in kv_block.h.
+// value_dim], cut at absolute multiples of 64 positions and found through a table. Caches and PackedKv make such
+// memory; a KvView is what attention reads. Where a block lies is nothing but an address, so pages are another way to
+// fill the table. How numbers are stored is in kernels/kv_layout.h, what writes them in kv_block.h.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,12 @@ struct KvGeometry {
   // One head's keys and values of 64 positions, and where the parts of such a block begin.
   int64_t values_at() const noexcept { return int64_t{kernels::kPanelKeys} * head_dim * kernels::cache_bytes(type); }
   int64_t scales_at() const noexcept {
-    return values_at() + int64_t{kernels::kPanelKeys} * kernels::stored_dim(type, value_dim) * kernels::cache_bytes(type);
+    return values_at() +
+           int64_t{kernels::kPanelKeys} * kernels::stored_dim(type, value_dim) * kernels::cache_bytes(type);
   }
   int64_t block_bytes() const noexcept {
-    return scales_at() + (kernels::has_scales(type) ? 2 * kernels::kPanelKeys * static_cast<int64_t>(sizeof(float)) : 0);
+    return scales_at() +
+           (kernels::has_scales(type) ? 2 * kernels::kPanelKeys * static_cast<int64_t>(sizeof(float)) : 0);
   }
   /// All heads of a tile of 256 positions.
   int64_t tile_bytes() const noexcept { return kernels::kPanelsPerTile * num_kv_heads * block_bytes(); }

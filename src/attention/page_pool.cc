@@ -34,8 +34,7 @@ PagePool::PagePool(PagePoolOptions options) : options_(std::move(options)) {
 }
 
 int64_t PagePool::page_bytes() const noexcept {
-  return options_.geometry.num_kv_heads * options_.geometry.block_bytes() *
-         options_.page_keys / kPanelKeys;
+  return options_.geometry.num_kv_heads * options_.geometry.block_bytes() * options_.page_keys / kPanelKeys;
 }
 
 int64_t PagePool::pages_in_use() const {

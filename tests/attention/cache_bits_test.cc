@@ -5,59 +5,13 @@
 #include <cstdio>
 
 #include "attention/caches.h"
-#include "attention/sequences.h"
+#include "attention/through_caches.h"
 #include "runtime/thread_pool.h"
 
 namespace regard {
 namespace {
 
 using namespace testing_attention;
-using kernels::kPanelKeys;
-
-KvGeometry geometry_of(const Problem& p) {
-  return geometry(static_cast<int>(p.num_kv_heads), static_cast<int>(p.d), static_cast<int>(p.dv));
-}
-
-// What lies behind the last token in its block and page, and in front of the first one of a ring, is no key. Fills what
-// is surely not seen.
-void poison(KvStore& cache, float with) {
-  if (cache.size() == 0) return;
-  const KvGeometry& g = cache.geometry();
-  for (int h = 0; h < g.num_kv_heads; ++h) {
-    const KvSlots last = cache.slots(cache.size() - 1, h);
-    for (int column = last.column + 1; column < last.column + last.count; ++column) {
-      if (cache.begin() > 0) continue;  // the slots of a ring that has wrapped are older keys
-      for (int i = 0; i < g.head_dim; ++i) last.block[i * kPanelKeys + column] = with;
-      const int64_t row = kernels::padded_dim(g.value_dim);
-      std::fill_n(last.block + g.key_floats() + column * row, row, with);
-    }
-  }
-}
-
-// The problem's tokens in chunks through one cache for each batch row.
-Result by_chunks(const Problem& p, const Mask& mask, const CacheKind& kind, int64_t chunk, ThreadPool& pool,
-                 float poisoned = 0) {
-  Result result(p);
-  const MaskPlan plan(mask, {}, p.batch, p.num_q_heads);
-  AttentionWorkspace workspace;
-  std::vector<std::unique_ptr<KvStore>> caches;
-  for (int64_t b = 0; b < p.batch; ++b) caches.push_back(kind.make(geometry_of(p), p.kv_len, mask));
-  for (int64_t at = 0; at < p.q_len; at += chunk) {
-    const int64_t n = std::min(chunk, p.q_len - at);
-    std::vector<KvAppend> appends;
-    for (int64_t b = 0; b < p.batch; ++b)
-      appends.push_back({caches[static_cast<size_t>(b)].get(), rows_of(p, b, at), n});
-    append_all(appends.data(), p.batch, pool);
-    std::vector<SequenceQueries> sequences;
-    for (int64_t b = 0; b < p.batch; ++b) {
-      KvStore& cache = *caches[static_cast<size_t>(b)];
-      if (poisoned != 0) poison(cache, poisoned);
-      sequences.push_back(queries(p, b, at, n, cache, result));
-    }
-    attend_sequences(sequences, shape_of(p), plan, workspace, pool);
-  }
-  return result;
-}
 
 Problem problem(int64_t kv_heads, int64_t group, int64_t d, int64_t dv, int64_t length) {
   Problem p;
@@ -75,7 +29,7 @@ TEST(Promise4, EveryKindOfCacheGivesTheSameBits) {
     const Problem p = problem(kv_heads, group, d, dv, kLength);
     ThreadPool one(1);
     for (const Mask& mask : {window, Mask::causal(), Mask::parse("causal & (dilated(3) | prefix(7))")}) {
-      const Result whole = by_chunks(p, mask, contiguous_kind(), kLength, one);
+      const Result whole = through_caches(p, mask, contiguous_kind(), kLength, one);
       std::vector<CacheKind> kinds = {paged_kind(1), paged_kind(16), paged_kind(64), paged_kind(128), paged_kind(192)};
       if (mask == window) kinds.insert(kinds.end(), {ring_kind(300), ring_kind(512), ring_kind(768)});
       for (const CacheKind& kind : kinds) {
@@ -84,7 +38,7 @@ TEST(Promise4, EveryKindOfCacheGivesTheSameBits) {
           for (int threads : {1, 2, 3, 8}) {
             if (chunk < 64 && turn++ % 3 != 0) continue;  // the slow ones on some threads
             ThreadPool pool(threads);
-            ASSERT_EQ(by_chunks(p, mask, kind, chunk, pool), whole)
+            ASSERT_EQ(through_caches(p, mask, kind, chunk, pool), whole)
                 << kind.name << ", " << mask.text() << ", threads " << threads << ", chunk " << chunk;
             compared += p.batch * p.num_q_heads * p.q_len;
           }
@@ -104,10 +58,10 @@ TEST(Promise4, ARingWrappedAnywhereGivesTheSameBits) {
   Problem p = problem(1, 1, 16, 16, 3 * 256 + 40);
   p.batch = 1;
   ThreadPool pool(2);
-  const Result whole = by_chunks(p, mask, contiguous_kind(), p.q_len, pool);
+  const Result whole = through_caches(p, mask, contiguous_kind(), p.q_len, pool);
   for (int64_t chunk : {1, 3, 17, 64, 99, 155}) {
-    ASSERT_EQ(by_chunks(p, mask, ring_kind(256), chunk, pool), whole) << chunk;
-    ASSERT_EQ(by_chunks(p, mask, ring_kind(512), chunk, pool), whole) << chunk;
+    ASSERT_EQ(through_caches(p, mask, ring_kind(256), chunk, pool), whole) << chunk;
+    ASSERT_EQ(through_caches(p, mask, ring_kind(512), chunk, pool), whole) << chunk;
   }
   // From every slot on: positions are shifted by begin_at().
   const MaskPlan plan(mask, {}, 1, 1);
@@ -140,11 +94,11 @@ TEST(Promise2, SlotsWithoutATokenCannotMatter) {
   const Mask mask = Mask::causal() & Mask::window(200, 0);
   const Problem p = problem(2, 2, 33, 17, 600);
   ThreadPool pool(2);
-  const Result whole = by_chunks(p, mask, contiguous_kind(), p.q_len, pool);
+  const Result whole = through_caches(p, mask, contiguous_kind(), p.q_len, pool);
   for (const CacheKind& kind :
        {contiguous_kind(), paged_kind(1), paged_kind(16), paged_kind(64), paged_kind(128), ring_kind(512)})
     for (float with : {NAN, INFINITY, -INFINITY})
-      ASSERT_EQ(by_chunks(p, mask, kind, 50, pool, with), whole) << kind.name << " " << with;
+      ASSERT_EQ(through_caches(p, mask, kind, 50, pool, with), whole) << kind.name << " " << with;
 }
 
 // A tree of forks as beam search makes it: every branch gives the bits of its own sequence computed alone.

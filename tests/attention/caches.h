@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,10 +16,13 @@
 #include "attention/paged_kv_cache.h"
 #include "attention/ring_kv_cache.h"
 #include "attention/testing.h"
+#include "base/half.h"
 
 namespace regard::testing_attention {
 
-inline KvGeometry geometry(int heads, int d, int dv) { return {.num_kv_heads = heads, .head_dim = d, .value_dim = dv}; }
+inline KvGeometry geometry(int heads, int d, int dv, DType type = DType::kF32) {
+  return {.num_kv_heads = heads, .head_dim = d, .value_dim = dv, .type = type};
+}
 
 // Token t of stream s: k[head][i] and v[head][c] are numbers of their own.
 struct Tokens {
@@ -37,15 +42,36 @@ struct Tokens {
   }
 };
 
+// One stored number as it is read: decoded, and a code times its scale.
+inline float stored_number(const KvView& view, const std::byte* row, int index, float scale) {
+  const DType type = view.geometry.type;
+  const std::byte* at = row + kernels::stored_at(type, index) * kernels::cache_bytes(type);
+  float number;
+  uint16_t half;
+  std::memcpy(&half, at, sizeof half);
+  if (type == DType::kF16) return half_to_float(half);
+  if (type == DType::kBF16) return bf16_to_float(half);
+  if (type == DType::kI8) return static_cast<float>(std::bit_cast<int8_t>(*at)) * scale;
+  std::memcpy(&number, at, sizeof number);
+  return number;
+}
 inline float key_at(const KvView& view, int64_t position, int head, int i) {
-  return view.keys(position / kernels::kTileKeys - view.first_tile,
-                   static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
-                   head)[i * kernels::kPanelKeys + position % kernels::kPanelKeys];
+  const int64_t tile = position / kernels::kTileKeys - view.first_tile;
+  const int panel = static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
+            column = static_cast<int>(position % kernels::kPanelKeys);
+  const float* scales = view.scales(tile, panel, head);
+  return stored_number(
+      view, view.keys(tile, panel, head) + i * kernels::kPanelKeys * kernels::cache_bytes(view.geometry.type), column,
+      scales == nullptr ? 1 : scales[column]);
 }
 inline float value_at(const KvView& view, int64_t position, int head, int c) {
-  return view.values(position / kernels::kTileKeys - view.first_tile,
-                     static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
-                     head)[position % kernels::kPanelKeys * kernels::padded_dim(view.geometry.value_dim) + c];
+  const int64_t tile = position / kernels::kTileKeys - view.first_tile;
+  const int panel = static_cast<int>(position % kernels::kTileKeys / kernels::kPanelKeys),
+            column = static_cast<int>(position % kernels::kPanelKeys);
+  const float* scales = view.scales(tile, panel, head);
+  const int row = kernels::stored_dim(view.geometry.type, view.geometry.value_dim);
+  return stored_number(view, view.values(tile, panel, head) + column * row * kernels::cache_bytes(view.geometry.type),
+                       c, scales == nullptr ? 1 : scales[kernels::kPanelKeys + column]);
 }
 
 // Position p of the cache holds token p of `tokens`, for p in [begin, end).
@@ -87,7 +113,8 @@ inline CacheKind contiguous_kind() {
 inline CacheKind paged_kind(int64_t page_keys) {
   return {"pages of " + std::to_string(page_keys),
           [page_keys](const KvGeometry& g, int64_t tokens, const Mask&) -> std::unique_ptr<KvStore> {
-            return std::make_unique<PagedKvCache>(shuffled_pool(g, page_keys, tokens / page_keys + 2));
+            return std::make_unique<PagedKvCache>(
+                shuffled_pool(g, page_keys, (tokens + kernels::kPanelKeys) / page_keys + 2));
           }};
 }
 inline CacheKind ring_kind(int64_t capacity) {

@@ -40,8 +40,8 @@ TEST(KvCache, GrowingMovesNoTile) {
   const Tokens tokens(1, 600, geometry(2, 16, 16));
   KvCache cache(options(2, 16, 16));
   cache.append(tokens.rows(0), 300);
-  const float* first = cache.view().keys(0, 0, 0);
-  const float* second = cache.view().keys(1, 0, 0);
+  const std::byte* first = cache.view().keys(0, 0, 0);
+  const std::byte* second = cache.view().keys(1, 0, 0);
   cache.append(tokens.rows(300), 300);
   EXPECT_EQ(cache.view().keys(0, 0, 0), first);
   EXPECT_EQ(cache.view().keys(1, 0, 0), second);
@@ -143,7 +143,7 @@ TEST(KvCache, RefusesWhatMakesNoSense) {
   EXPECT_THROW(KvCache(options(1, 0, 16)), Error);
   EXPECT_THROW(KvCache(options(1, 513, 16)), Error);
   KvCacheOptions half = options(1, 16, 16);
-  half.geometry.type = DType::kF16;
+  half.geometry.type = DType::kF64;
   EXPECT_THROW(KvCache{half}, Error);
   KvCacheOptions small = options(1, 16, 16);
   small.max_tokens = 10;

@@ -126,5 +126,32 @@ TEST(SavedKv, RefusesAnotherShapeOrAFullCache) {
   expect_refused(Code::kUnsupported, {"version 2"}, [&] { restore_kv(empty, newer); });
 }
 
+TEST(SavedKv, EveryTypeComesBackToTheBit) {
+  for (DType type : {DType::kF16, DType::kBF16, DType::kI8}) {
+    const KvGeometry g = geometry(2, 33, 24, type);
+    const Tokens tokens(1, 400, g);
+    for (const CacheKind& from : {contiguous_kind(), paged_kind(16), paged_kind(64), ring_kind(512)}) {
+      const auto saved = from.make(g, 400, Mask::causal());
+      saved->append(tokens.rows(0), 300);
+      const std::vector<uint8_t> bytes = save_kv(*saved);
+      EXPECT_EQ(bytes.size(), 56u + 300 * 2 * (type == DType::kI8 ? 33 + 24 + 8 : 2 * (33 + 24)));
+      for (const CacheKind& to : {contiguous_kind(), paged_kind(1), paged_kind(128), ring_kind(512)}) {
+        const auto store = to.make(g, 1000, Mask::causal());
+        restore_kv(*store, bytes);
+        ASSERT_EQ(save_kv(*store), bytes) << info(type).name << " " << from.name << " to " << to.name;
+        const std::unique_ptr<KvStore> fork = store->clone();
+        store->append(tokens.rows(300), 100);
+        fork->append(tokens.rows(300), 100);
+        saved->truncate(300);
+        saved->append(tokens.rows(300), 100);
+        ASSERT_EQ(save_kv(*store), save_kv(*saved));
+        ASSERT_EQ(save_kv(*fork), save_kv(*saved));
+      }
+      KvCache other({.geometry = geometry(2, 33, 24)});
+      expect_refused(Code::kInvalidArgument, {info(type).name.data(), "f32"}, [&] { restore_kv(other, bytes); });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace regard

@@ -125,8 +125,10 @@ TEST(PagedKvCache, AFreedPageKeepsNothingOfItsOwner) {
     for (int h = 0; h < 2; ++h) {
       const KvSlots first = cache.slots(0, h);
       for (int j = 1; j < first.count; ++j) {
-        EXPECT_TRUE(std::isnan(first.block[first.column + j]));
-        EXPECT_TRUE(std::isnan(first.block[g.key_floats() + (first.column + j) * 16]));
+        const auto* keys = reinterpret_cast<const float*>(first.block);
+        const auto* values = reinterpret_cast<const float*>(first.block + g.values_at());
+        EXPECT_TRUE(std::isnan(keys[first.column + j]));
+        EXPECT_TRUE(std::isnan(values[(first.column + j) * 16]));
       }
     }
   }

@@ -1,5 +1,5 @@
-// From keys and values as they are stored to f32 lanes; all arithmetic is in f32. Part of attention-inl.h, whose templates
-// take the type of a stored number as T. kernels/kv_layout.h has the layout.
+// From keys and values as they are stored to f32 lanes; all arithmetic is in f32. Part of attention-inl.h, whose
+// templates take the type of a stored number as T. kernels/kv_layout.h has the layout.
 
 struct Half {
   uint16_t bits;
@@ -44,8 +44,9 @@ REGARD_INLINE void accumulate_stored(Tile<R, W>& acc, const float* x, int64_t ld
   }
 }
 
-// The same, asking for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K and V in turns,
-// so while one is multiplied the other is fetched. The address may lie behind the block: it is only ever prefetched.
+// The same, asking for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K and V in
+// turns, so while one is multiplied the other is fetched. The address may lie behind the block: it is only ever
+// prefetched.
 template <int Lines, class T, int R, int W>
 REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const T* b, int v, int64_t ldb, int n,
                                     uintptr_t ahead) {
@@ -55,7 +56,8 @@ REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx
     for (int w = 0; w < W; ++w) columns[w] = stored(b, v + w);
     REGARD_UNROLL
     for (int i = 0; i < Lines; ++i)
-      prefetch<Fetch::kL2>(reinterpret_cast<const void*>(ahead + 64 * (static_cast<uintptr_t>(k) * Lines + static_cast<uintptr_t>(i))));
+      prefetch<Fetch::kL2>(
+          reinterpret_cast<const void*>(ahead + 64 * (static_cast<uintptr_t>(k) * Lines + static_cast<uintptr_t>(i))));
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const F32 row = splat(x[r * ldx + k]);

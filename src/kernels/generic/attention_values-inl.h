@@ -1,7 +1,7 @@
 // Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
 
-// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of seen[r]. A forbidden value must not
-// be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
+// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of seen[r]. A
+// forbidden value must not be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
 template <class T, int R, int C>
 REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, int v, int64_t stride, int n,
                                    const uint64_t (&seen)[R], int shift) {
@@ -88,8 +88,8 @@ struct FoldFactors {
   alignas(64) float tile[kLanes];
 };
 
-// How many vectors of columns R rows take at once: as many as the registers allow, so that few rows read a value once. Of
-// numbers that are stored in pairs of vectors whole pairs, so that only a single vector may begin inside a pair.
+// How many vectors of columns R rows take at once: as many as the registers allow, so that few rows read a value once.
+// Of numbers that are stored in pairs of vectors whole pairs, so that only a single vector may begin inside a pair.
 template <class T, int R>
 constexpr int value_vectors() {
   constexpr int kMost = kRegisters / (R + 1) >= 8 ? 8 : kScoreVectors<R>;
@@ -101,36 +101,37 @@ REGARD_INLINE int first_of_pair(int v) {
   return kTypeOf<T> == DType::kBF16 && C > 1 ? v & ~1 : v;
 }
 
-// ---- C vectors of columns of R rows, all keys of the tile reduced in registers. Functions of their own: inside a larger
-// one the compiler runs out of registers and spills sums in the inner loop.
-// -----------------------------------------
+// ---- C vectors of columns of R rows, all keys of the tile reduced in registers. Functions of their own: inside a
+// larger one the compiler runs out of registers and spills sums in the inner loop.
 template <class T, int R, int C>
-REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors, float* o) {
+REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors,
+                                   float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_stored<T, R, C>(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), first_of_pair<T, C>(v),
-                               stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys);
+    accumulate_stored<T, R, C>(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]),
+                               first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys);
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
 // The same, fetching the next tile's keys meanwhile: of each panel, the share that these columns are of all columns.
 template <class T, int R, int C>
 REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors,
-                                       float* o) {
+                                         float* o) {
   constexpr int kBytes = static_cast<int>(sizeof(T)), kLines = C * kBytes / 4;
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
     accumulate_ahead<kLines, T, R, C>(
         acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), first_of_pair<T, C>(v),
-        stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys, reinterpret_cast<uintptr_t>(tile.next[w]) + static_cast<uintptr_t>(kLanes * v * kPanelKeys * kBytes));
+        stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys,
+        reinterpret_cast<uintptr_t>(tile.next[w]) + static_cast<uintptr_t>(kLanes * v * kPanelKeys * kBytes));
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
 template <class T, int R, int C>
 REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen,
-                                  const FoldFactors& factors, float* o) {
+                                    const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   accumulate_seen<T, R, C>(acc, p, tile, first_of_pair<T, C>(v), seen);
