@@ -104,6 +104,7 @@ class WeightTiles {
           f(block);
         },
         input_.options.stop);
+    check_stopped();
   }
 
   /// Calls begin(block, kv_head), f(block) for the blocks of rows that see a key of the tile in their order, and
@@ -126,6 +127,7 @@ class WeightTiles {
           end(block, at.kv_head);
         },
         input_.options.stop);
+    check_stopped();
   }
 
  private:
@@ -134,6 +136,8 @@ class WeightTiles {
     int kv_head;
     int64_t tile;
   };
+  // An item that was cut short must not pass for one that was finished.
+  void check_stopped() const;
   bool stopped() const noexcept { return input_.options.stop != nullptr && input_.options.stop->stop_requested(); }
 
   std::string_view function_;
