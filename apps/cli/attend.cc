@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "attend_looks.h"
 #include "attend_terms.h"
 #include "input.h"
 #include "mask_options.h"
@@ -173,19 +174,19 @@ void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& 
 
 // Two arrays behind each other are no .npy file.
 void check_outputs(const Arguments& arguments) {
+  bool any = false;
   std::string_view first;
-  for (const std::string_view option : {"out", "lse", "weights"}) {
+  for (const std::string_view option : {"out", "lse", "weights", "stats", "top", "top-weights", "column-sums"}) {
+    any = any || arguments.has(option);
     if (arguments.text(option) != "-") continue;
     if (!first.empty()) throw UsageError(fmt::format("--{} and --{} cannot both go to standard output", first, option));
     first = option;
   }
+  if (!any) throw UsageError("nothing to write; give --out, --lse, --weights, --stats, --top or --column-sums");
 }
 
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
-  if (!arguments.has("out") && !arguments.has("lse") && !arguments.has("weights")) {
-    throw UsageError("nothing to write; give --out, --lse or --weights");
-  }
   check_outputs(arguments);
   const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
                     weights_path = output_path(arguments, "weights", kNpyMagic);
@@ -195,6 +196,7 @@ int run_attend(Context& context) {
   const Positions q_positions = read_positions(arguments, 'q', q), k_positions = read_positions(arguments, 'k', k);
   Bindings bindings = read_bindings(arguments);
   const Mask mask = read_mask(arguments, bindings);
+  LookRequest looks(arguments, bindings);
   check_placement(arguments, q, k, mask);
   ScoreTermInputs terms(arguments, q, k);
 
@@ -215,6 +217,7 @@ int run_attend(Context& context) {
   // All memory is taken before the work begins.
   Tensor out = empty_tensor({q.batch(), q.heads(), q.length(), v.dim()}), lse_values = empty_tensor({q.batch(), q.heads(), q.length()});
   Tensor weights = empty_tensor(weights_path.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{q.batch(), q.heads(), q.length(), k.length()});
+  looks.reserve(q, k);
   const TensorView<float> lse(lse_values.values.data(), {q.batch(), q.heads(), q.length()});
   attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
 
@@ -233,6 +236,7 @@ int run_attend(Context& context) {
     attention_weights(q.view(), k.view(), lse, mask, options, {0, q.length()}, {0, k.length()}, weights.view());
     save(weights_path, weights);
   }
+  looks.run(q, k, lse, mask, options, written);
   report_written(context, written);
   return 0;
 }
@@ -284,6 +288,7 @@ std::vector<Option> attend_options() {
                     .min = 1e-6, .max = 1e30},
                },
                score_term_options(),
+               look_options(),
                {
                    json_option(),
                    force_option(),

@@ -69,7 +69,13 @@ void report_written(Context& context, const std::vector<WrittenArray>& arrays) {
   for (const WrittenArray& array : arrays) {
     json.begin_object().member("file", array.path).member("dtype", array.type).key("shape").begin_array();
     for (const int64_t extent : array.shape) json.value(extent);
-    json.end().end();
+    json.end();
+    if (!array.columns.empty()) {
+      json.key("columns").begin_array();
+      for (const std::string& name : array.columns) json.value(name);
+      json.end();
+    }
+    json.end();
   }
   context.out.write(json.end().end().finish() + "\n");
 }

@@ -25,6 +25,7 @@ struct WrittenArray {
   std::string path;
   std::string type;  ///< as NumPy names it
   std::vector<int64_t> shape;
+  std::vector<std::string> columns = {};  ///< names of the numbers along the last axis; empty: they have none
 };
 void report_written(Context& context, const std::vector<WrittenArray>& arrays);
 

@@ -1,50 +1,53 @@
-// The public call over whole tensors: check, pack, attend.
+// The public calls over whole tensors: check, pack, attend. attend_onto() leaves its rows unfinished, see merge.cc.
 #include "attention/call.h"
+#include "attention/partial.h"
 #include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "regard/attention.h"
+#include "regard/attention_merge.h"
 #include "runtime/thread_pool.h"
 
 namespace regard {
 
 namespace {
 
-constexpr std::string_view kName = "attend";
-
-void check_outputs(const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse,
+void check_outputs(std::string_view name, const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse,
                    const std::vector<ByteRange>& inputs) {
-  const ByteRange out_range = check_tensor(kName, "out", out, 4);
+  const ByteRange out_range = check_tensor(name, "out", out, 4);
   require(out.shape[0] == sizes.batch && out.shape[1] == sizes.num_q_heads && out.shape[2] == sizes.q_len &&
               out.shape[3] == sizes.value_dim,
-          "[attend] out has shape {}, expected [{}, {}, {}, {}]", shape_text(out), sizes.batch, sizes.num_q_heads,
+          "[{}] out has shape {}, expected [{}, {}, {}, {}]", name, shape_text(out), sizes.batch, sizes.num_q_heads,
           sizes.q_len, sizes.value_dim);
-  check_no_self_overlap(kName, "out", out);
+  check_no_self_overlap(name, "out", out);
   for (const ByteRange& input : inputs)
-    require(!out_range.overlaps(input), "[attend] the memory of out overlaps that of an input: give it its own");
+    require(!out_range.overlaps(input), "[{}] the memory of out overlaps that of an input: give it its own", name);
   if (lse.rank == 0 && lse.data == nullptr) return;
-  const ByteRange lse_range = check_tensor(kName, "lse", lse, 3);
+  const ByteRange lse_range = check_tensor(name, "lse", lse, 3);
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
-          "[attend] lse has shape {}, expected [{}, {}, {}]", shape_text(lse), sizes.batch, sizes.num_q_heads,
+          "[{}] lse has shape {}, expected [{}, {}, {}]", name, shape_text(lse), sizes.batch, sizes.num_q_heads,
           sizes.q_len);
-  check_no_self_overlap(kName, "lse", lse);
+  check_no_self_overlap(name, "lse", lse);
   for (const ByteRange& input : inputs)
-    require(!lse_range.overlaps(input), "[attend] the memory of lse overlaps that of an input: give it its own");
-  require(!lse_range.overlaps(out_range), "[attend] the memory of lse overlaps that of out: give it its own");
+    require(!lse_range.overlaps(input), "[{}] the memory of lse overlaps that of an input: give it its own", name);
+  require(!lse_range.overlaps(out_range), "[{}] the memory of lse overlaps that of out: give it its own", name);
 }
 
-}  // namespace
-
-void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
-            const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
-  std::vector<ByteRange> inputs = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
-                                   check_tensor(kName, "v", v, 4)};
-  const CallSizes sizes = check_sizes(kName, q, k, &v);
-  AttentionShape shape = check_numbers(kName, sizes, options);
-  ScoreTerms terms(kName, sizes, options, shape.scale);
+// Into out and lse, or into `partial` where it is not null.
+void attend_tensors(std::string_view name, TensorView<const float> q, TensorView<const float> k,
+                    TensorView<const float> v, const Mask& mask, const AttentionOptions& options,
+                    const PartialStore* partial, TensorView<float> out, TensorView<float> lse) {
+  std::vector<ByteRange> inputs = {check_tensor(name, "q", q, 4), check_tensor(name, "k", k, 4),
+                                   check_tensor(name, "v", v, 4)};
+  const CallSizes sizes = check_sizes(name, q, k, &v);
+  AttentionShape shape = check_numbers(name, sizes, options);
+  ScoreTerms terms(name, sizes, options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
-  check_outputs(sizes, out, lse, inputs);
-  const CallPositions positions(kName, sizes, mask, options);
+  if (partial == nullptr)
+    check_outputs(name, sizes, out, lse, inputs);
+  else
+    partial->check(name, sizes);
+  const CallPositions positions(name, sizes, mask, options);
   if (sizes.batch == 0 || sizes.q_len == 0) return;
   const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
   positions.check_queries(plan);
@@ -53,7 +56,8 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
   q = with_dense_rows(q, q_copy);
   k = with_dense_rows(k, k_copy);
   v = with_dense_rows(v, v_copy);
-  const TensorView<float> result = has_dense_rows(out) ? out : dense_like(out, out_copy);
+  const bool as_it_is = partial != nullptr || has_dense_rows(out);
+  const TensorView<float> result = as_it_is ? out : dense_like(out, out_copy);
 
   std::vector<PackSource> sources;
   for (int64_t b = 0; b < sizes.batch; ++b) {
@@ -80,7 +84,8 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
     s.q = q.at(b);
     s.q_token_stride = q.strides[2];
     s.q_head_stride = q.strides[1];
-    s.out = result.at(b);
+    if (partial != nullptr) s.partial = partial->rows(b);
+    s.out = partial != nullptr ? nullptr : result.at(b);
     s.out_token_stride = result.strides[2];
     s.out_head_stride = result.strides[1];
     s.lse = lse.data == nullptr ? nullptr : lse.at(b);
@@ -98,8 +103,24 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
   if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;
   attend_sequences(sequences, shape, plan, workspace, pool, options.stop);
-  terms.check_distances(kName);
+  terms.check_distances(name);
   if (!out_copy.empty()) copy_tensor(result, out);
+}
+
+}  // namespace
+
+void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
+            const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
+  attend_tensors("attend", q, k, v, mask, options, nullptr, out, lse);
+}
+
+void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<const float> k,
+                 TensorView<const float> v, const Mask& mask, const AttentionOptions& options) {
+  if (options.sink.rank > 0)
+    fail(Code::kUnsupported, "[attend_onto] a sink belongs to the whole row: give it to PartialAttention::finish()");
+  if (options.dropout)
+    fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
+  attend_tensors("attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
 }
 
 }  // namespace regard

@@ -180,7 +180,10 @@ class AttentionCall {
     if (shape_.terms != nullptr) shape_.terms->begin(s, block, factor_, terms, scratch.q);
 
     AttentionState state = item.shared >= 0 ? part(item.part) : AttentionState{scratch.o, scratch.m, scratch.l};
-    kernel_.reset(state, item.rows, padded_);
+    if (item.shared >= 0)
+      kernel_.reset(state, item.rows, padded_);
+    else
+      begin(s, block, state);
     AttentionTile tile{};
     tile.q = scratch.q;
     tile.rows = item.rows;
@@ -201,7 +204,7 @@ class AttentionCall {
       if (workspace_.missing_[shared].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       // The last one folds all of them, in the order of the tiles.
       state = {scratch.o, scratch.m, scratch.l};
-      kernel_.reset(state, item.rows, padded_);
+      begin(s, block, state);
       for (int64_t i = workspace_.first_part_[shared]; i < workspace_.first_part_[shared + 1]; ++i)
         kernel_.fold(state, part(i), item.rows, padded_);
     }
@@ -221,8 +224,30 @@ class AttentionCall {
     for (int w = 0; w < kPanelsPerTile; ++w) tile.next[w] = s.keys.keys(next, w, head);
   }
 
+  // Rows begin where an earlier call left them, or with nothing.
+  void begin(const SequenceQueries& s, const RowBlock& block, const AttentionState& state) const noexcept {
+    kernel_.reset(state, block.rows(), padded_);
+    if (s.partial.m == nullptr) return;
+    for (int r = 0; r < block.rows(); ++r) {
+      const int64_t row = block.head(r) * s.partial.head_stride + block.token(r);
+      state.m[r] = s.partial.m[row];
+      state.l[r] = s.partial.l[row];
+      std::copy_n(s.partial.o + row * padded_, padded_, state.o + int64_t{r} * padded_);
+    }
+  }
+
+  void keep(const SequenceQueries& s, const RowBlock& block, const AttentionState& state) const noexcept {
+    for (int r = 0; r < block.rows(); ++r) {
+      const int64_t row = block.head(r) * s.partial.head_stride + block.token(r);
+      s.partial.m[row] = state.m[r];
+      s.partial.l[row] = state.l[r];
+      std::copy_n(state.o + int64_t{r} * padded_, padded_, s.partial.o + row * padded_);
+    }
+  }
+
   void finish(const SequenceQueries& s, const RowBlock& block, const AttentionState& state, const TermScratch& terms,
               float* lse) const noexcept {
+    if (s.partial.m != nullptr) return keep(s, block, state);
     float* out[kMaxBlockRows];
     for (int r = 0; r < block.rows(); ++r)
       out[r] = s.out + block.token(r) * s.out_token_stride + block.head(r) * s.out_head_stride;

@@ -29,6 +29,15 @@ struct AttentionShape {
   const ScoreTerms* terms = nullptr;  ///< placed for each sequence of the call, in their order; null: none
 };
 
+/// Running results of the rows of a sequence, not yet divided: m and l at [head * head_stride + token], o in rows of
+/// padded_dim(value_dim) in the same order.
+struct PartialRows {
+  float* m = nullptr;
+  float* l = nullptr;
+  float* o = nullptr;
+  int64_t head_stride = 0;
+};
+
 /// The queries of one sequence and where they look. Strides count floats; the head_dim and value_dim elements of a row
 /// are contiguous. q and out may be the same memory when their strides are the same.
 struct SequenceQueries {
@@ -38,6 +47,7 @@ struct SequenceQueries {
   int64_t out_token_stride = 0, out_head_stride = 0;
   float* lse = nullptr;  ///< [token][head] by strides; null: not wanted
   int64_t lse_token_stride = 0, lse_head_stride = 0;
+  PartialRows partial;  ///< m not null: the keys are folded into these, and out, lse and sinks are left alone
 
   int64_t tokens = 0;
   int64_t first_position = 0;  ///< token i stands at first_position + i ...

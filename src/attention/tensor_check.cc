@@ -43,11 +43,12 @@ ByteRange check_tensor(std::string_view function, std::string_view name, const T
 
 // Sorted by stride, each axis has to step over all that the smaller ones reach. (Views that interleave more cleverly
 // are refused with the ones that do overlap.)
-void check_no_self_overlap(std::string_view function, std::string_view name, const TensorView<float>& tensor) {
+template <class T>
+void check_no_self_overlap(std::string_view function, std::string_view name, const TensorView<T>& tensor) {
   struct Axis {
     int64_t stride, extent;
   };
-  Axis axes[TensorView<float>::kMaxRank];
+  Axis axes[TensorView<T>::kMaxRank];
   int n = 0;
   for (size_t i = 0; i < static_cast<size_t>(tensor.rank); ++i) {
     if (tensor.shape[i] == 0) return;
@@ -99,6 +100,12 @@ TensorView<const float> with_dense_rows(const TensorView<const float>& tensor, A
 template ByteRange check_tensor(std::string_view, std::string_view, const TensorView<float>&, int);
 template ByteRange check_tensor(std::string_view, std::string_view, const TensorView<const float>&, int);
 template ByteRange check_tensor(std::string_view, std::string_view, const TensorView<const int64_t>&, int);
+template ByteRange check_tensor(std::string_view, std::string_view, const TensorView<int64_t>&, int);
+template ByteRange check_tensor(std::string_view, std::string_view, const TensorView<const uint8_t>&, int);
+template void check_no_self_overlap(std::string_view, std::string_view, const TensorView<float>&);
+template void check_no_self_overlap(std::string_view, std::string_view, const TensorView<int64_t>&);
+template std::string shape_text(const TensorView<int64_t>&);
+template std::string shape_text(const TensorView<const uint8_t>&);
 template std::string shape_text(const TensorView<float>&);
 template std::string shape_text(const TensorView<const float>&);
 template std::string shape_text(const TensorView<const int64_t>&);

@@ -21,7 +21,8 @@ template <class T>
 ByteRange check_tensor(std::string_view function, std::string_view name, const TensorView<T>& tensor, int rank);
 
 /// Errors: kInvalidArgument when two elements of an output share an address.
-void check_no_self_overlap(std::string_view function, std::string_view name, const TensorView<float>& tensor);
+template <class T>
+void check_no_self_overlap(std::string_view function, std::string_view name, const TensorView<T>& tensor);
 
 /// "[2, 3, 5, 64]".
 template <class T>

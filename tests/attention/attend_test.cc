@@ -1,12 +1,12 @@
 // regard::attend over whole tensors: against f64, on every shape, stride and input class that is promised.
 #include "regard/attention.h"
+#include "regard/attention_merge.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "attention/calls.h"
-#include "attention/merge.h"
 
 namespace regard {
 namespace {
@@ -340,9 +340,8 @@ TEST(Attend, SplittingKeysAnywhereAndMergingChangesNothing) {
       }
       for (int first : {0, 1}) {
         Result merged = halves[first];
-        for (size_t row = 0; row < merged.lse.size(); ++row)
-          merge_partials(merged.out.data() + row * 32, merged.lse[row], halves[1 - first].out.data() + row * 32,
-                         halves[1 - first].lse[row], 32);
+        merge_attention(out_view(p, merged), lse_view(p, merged), out_view(p, halves[1 - first]),
+                        lse_view(p, halves[1 - first]), out_view(p, merged), lse_view(p, merged));
         expect_close(p, mask, merged, "cut at " + std::to_string(cut));
         if (HasFatalFailure()) return;
       }

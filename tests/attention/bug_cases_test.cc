@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "attention/merge.h"
 #include "attention/probe.h"
+#include "regard/attention_merge.h"
 #include "regard/error.h"
 
 namespace regard {
@@ -39,26 +39,31 @@ TEST(BugCase05, VeryNegativeScoresAreReal) {
 }
 
 TEST(BugCase06, MergingEmptyPartialResults) {
+  const auto merge = [](float* into, float& into_lse, const float* other, float other_lse) {
+    const TensorView<float> into_out(into, {1, 1, 1, 3}), into_sum(&into_lse, {1, 1, 1});
+    merge_attention(into_out, into_sum, TensorView<const float>(other, {1, 1, 1, 3}),
+                    TensorView<const float>(&other_lse, {1, 1, 1}), into_out, into_sum);
+  };
   const float none = -INFINITY, v[3] = {1.5f, -2.0f, 0.25f};
   float out[3] = {0, 0, 0}, lse = none;
   const float zero[3] = {0, 0, 0};
-  merge_partials(out, lse, zero, none, 3);
+  merge(out, lse, zero, none);
   EXPECT_TRUE(same_bits(out, zero, 3));
   EXPECT_EQ(lse, none);
-  merge_partials(out, lse, v, 0.7f, 3);
+  merge(out, lse, v, 0.7f);
   EXPECT_TRUE(same_bits(out, v, 3));
   EXPECT_EQ(lse, 0.7f);
-  merge_partials(out, lse, zero, none, 3);
+  merge(out, lse, zero, none);
   EXPECT_TRUE(same_bits(out, v, 3));
   EXPECT_EQ(lse, 0.7f);
   // Associative to rounding.
   const float a[3] = {1, 2, 3}, b[3] = {-1, 0, 4}, c[3] = {5, 5, -5};
   float left[3] = {1, 2, 3}, left_lse = 1.0f, right[3] = {-1, 0, 4}, right_lse = 3.0f;
-  merge_partials(left, left_lse, b, 3.0f, 3);
-  merge_partials(left, left_lse, c, 2.0f, 3);
-  merge_partials(right, right_lse, c, 2.0f, 3);
+  merge(left, left_lse, b, 3.0f);
+  merge(left, left_lse, c, 2.0f);
+  merge(right, right_lse, c, 2.0f);
   float whole[3] = {a[0], a[1], a[2]}, whole_lse = 1.0f;
-  merge_partials(whole, whole_lse, right, right_lse, 3);
+  merge(whole, whole_lse, right, right_lse);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(left[i], whole[i], 1e-6);
   EXPECT_NEAR(left_lse, whole_lse, 1e-6);
 }

@@ -127,6 +127,39 @@ class Attend(Case):
         self.refused(2, "--rope-dim is 8", "attend", *words, "--rope", "half", "--rope-dim", 8, "--out", self.path("o.npy"))
         self.refused(2, "need --rope", "attend", *words, "--rope-dim", 4, "--out", self.path("o.npy"))
 
+    def test_what_rows_look_at(self):
+        data, words = self.tensors(5, 7)
+        words += ["--mask", "causal & ~prefix(1)", "--q-begin", "0"]  # the first query sees nothing
+        out, weights, plain = self.path("o.npy"), self.path("w.npy"), self.path("plain.npy")
+        stats, top, top_weights, sums = (self.path(name + ".npy") for name in ("stats", "top", "tw", "sums"))
+        self.ok("attend", *words, "--out", plain)
+        report = json.loads(self.ok("attend", *words, "--out", out, "--weights", weights, "--stats", stats, "--stats-set", "window(0, 0) | prefix(2)",
+                                    "--top-k", 3, "--top", top, "--top-weights", top_weights, "--column-sums", sums, "--json"))["files"]
+        with open(out, "rb") as looked, open(plain, "rb") as unlooked:
+            self.assertEqual(looked.read(), unlooked.read())
+        names = {entry["file"]: entry for entry in report}
+        columns = ["total", "entropy", "distance", "largest", "largest_key", "mass"]
+        self.assertEqual(names[stats], {"file": stats, "dtype": "float32", "shape": [B, H, 5, 6], "columns": columns})
+        self.assertEqual(names[top], {"file": top, "dtype": "int64", "shape": [B, H, 5, 3]})
+        (_, w), (_, s), (_, t), (_, tw), (sums_shape, c) = map(load_npy, (weights, stats, top, top_weights, sums))
+        self.assertEqual(sums_shape, (B, H, 7))
+        for row in range(B * H * 5):
+            query, r = row % 5, w[row * 7:row * 7 + 7]
+            order = sorted((j for j in range(7) if r[j] > 0), key=lambda j: (-r[j], j))
+            self.assertEqual(list(t[row * 3:row * 3 + 3]), (order + [-1, -1, -1])[:3])
+            self.assertEqual(list(tw[row * 3:row * 3 + 3]), ([r[j] for j in order] + [0, 0, 0])[:3])
+            want = [sum(r), -sum(x * math.log(x) for x in r if x), sum(x * (query - j) for j, x in enumerate(r)) / (sum(r) or 1), max(r),
+                    order[0] if order else -1, sum(x for j, x in enumerate(r) if j < 2 or j == query)]
+            for got, expected in zip(s[row * 6:row * 6 + 6], want):
+                self.assertAlmostEqual(got, expected, delta=3e-6 * (1 + abs(expected)))
+        for head in range(B * H):
+            for j in range(7):
+                self.assertAlmostEqual(c[head * 7 + j], sum(w[(head * 5 + i) * 7 + j] for i in range(5)), delta=3e-6)
+        self.ok("attend", *words, "--stats", stats)
+        self.assertEqual(load_npy(stats)[0], (B, H, 5, 5))
+        self.refused(2, "--top-k needs --top", "attend", *words, "--out", out, "--top-k", 3)
+        self.refused(2, "--stats-set needs --stats", "attend", *words, "--out", out, "--stats-set", "full")
+
     def test_report_and_refusals(self):
         data, words = self.tensors(2, 2)
         files = json.loads(self.ok("attend", *words, "--out", self.path("o.npy"), "--json"))["files"]

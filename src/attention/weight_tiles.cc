@@ -1,0 +1,202 @@
+#include "attention/weight_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/math.h"
+
+namespace regard {
+
+using kernels::AttentionTile;
+using kernels::kMaxBlockRows;
+using kernels::kTileKeys;
+
+namespace {
+
+// What a block of rows needs of a thread's scratch, besides the extra bytes.
+struct Scratch {
+  RowScratch rows;
+  TermScratch terms;
+  float *high, *low, *tile;
+  std::byte* extra;
+  static Scratch carve(Carver& carver, const AttentionShape& shape, size_t extra_bytes) {
+    return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes),
+            shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver), carver.take<float>(kMaxBlockRows),
+            carver.take<float>(kMaxBlockRows), carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
+            carver.take<std::byte>(extra_bytes)};
+  }
+};
+
+void drop(const AttentionTile& tile, float keep_scale, float* weights) noexcept {
+  for (int r = 0; r < tile.rows; ++r)
+    for (int j = 0; j < kTileKeys; ++j, ++weights)
+      *weights = *weights != 0.0f && (tile.keep[r][j / 64] >> (j % 64) & 1) != 0 ? *weights * keep_scale : 0.0f;
+}
+
+// Number of the tile that holds a position, which has to be there.
+int64_t tile_index(const KvView& view, int64_t position) {
+  const int64_t id = position / kTileKeys;
+  if (view.tile_ids == nullptr) return id - view.first_tile;
+  return std::lower_bound(view.tile_ids, view.tile_ids + view.num_tiles, id) - view.tile_ids;
+}
+
+}  // namespace
+
+WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
+    : function_(function),
+      input_(input),
+      inputs_{check_tensor(function, "q", input.q, 4), check_tensor(function, "k", input.k, 4),
+              check_tensor(function, "lse", input.lse, 3)},
+      sizes_(check_sizes(function, input.q, input.k, nullptr)),
+      shape_(check_numbers(function, sizes_, input.options)),
+      terms_(function, sizes_, input.options, shape_.scale) {
+  inputs_.insert(inputs_.end(), terms_.ranges().begin(), terms_.ranges().end());
+  const TensorView<const float>& lse = input.lse;
+  require(lse.shape[0] == sizes_.batch && lse.shape[1] == sizes_.num_q_heads && lse.shape[2] == sizes_.q_len,
+          "[{}] lse has shape {}, expected [{}, {}, {}]", function, shape_text(lse), sizes_.batch, sizes_.num_q_heads,
+          sizes_.q_len);
+  const Interval queries = input.queries, keys = input.keys;
+  require(queries.begin >= 0 && queries.begin <= queries.end && queries.end <= sizes_.q_len,
+          "[{}] queries {} to {} are not within 0 to {}", function, queries.begin, queries.end, sizes_.q_len);
+  require(keys.begin >= 0 && keys.begin <= keys.end && keys.end <= sizes_.kv_len,
+          "[{}] keys {} to {} are not within 0 to {}", function, keys.begin, keys.end, sizes_.kv_len);
+  positions_.emplace(function, sizes_, input.mask, input.options);
+}
+
+template <class T>
+void WeightTiles::check_output(std::string_view name, const TensorView<T>& output,
+                               std::initializer_list<int64_t> shape) {
+  const ByteRange range = check_tensor(function_, name, output, static_cast<int>(shape.size()));
+  require(std::equal(shape.begin(), shape.end(), output.shape.begin()), "[{}] {} has shape {}, expected [{}]", function_,
+          name, shape_text(output), fmt::join(shape, ", "));
+  check_no_self_overlap(function_, name, output);
+  for (const ByteRange& other : inputs_)
+    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of an input: give it its own", function_, name);
+  for (const ByteRange& other : outputs_)
+    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of another output: give it its own", function_,
+            name);
+  outputs_.push_back(range);
+}
+template void WeightTiles::check_output(std::string_view, const TensorView<float>&, std::initializer_list<int64_t>);
+template void WeightTiles::check_output(std::string_view, const TensorView<int64_t>&, std::initializer_list<int64_t>);
+
+void WeightTiles::prepare(size_t extra_bytes) {
+  plan_.emplace(input_.mask, input_.options.limits, sizes_.batch, sizes_.num_q_heads);
+  positions_->check_queries(*plan_);
+  const Interval queries = input_.queries, keys = input_.keys;
+  const TensorView<const float> q = with_dense_rows(input_.q, q_copy_), k = with_dense_rows(input_.k, k_copy_);
+  for (int64_t b = 0; b < sizes_.batch; ++b) {
+    PackSource source;
+    source.rows = {.k = k.at(b, 0, keys.begin), .k_token_stride = k.strides[2], .k_head_stride = k.strides[1]};
+    source.kv_len = columns();
+    source.k_begin = positions_->k_begin(b) + keys.begin;
+    source.positions = positions_->keys(b) == nullptr ? nullptr : positions_->keys(b) + keys.begin;
+    sources_.push_back(source);
+  }
+  ThreadPool& pool = default_pool();
+  packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0}, sources_,
+                  pool);
+  columns_.resize(sources_.size());
+  for (int64_t b = 0; b < sizes_.batch; ++b) {
+    SequenceQueries s;
+    s.q = q.at(b, 0, queries.begin);
+    s.q_token_stride = q.strides[2];
+    s.q_head_stride = q.strides[1];
+    s.tokens = rows();
+    s.first_position = positions_->q_begin(b) + queries.begin;
+    s.positions = positions_->queries(b) == nullptr ? nullptr : positions_->queries(b) + queries.begin;
+    s.keys = packed_->view(b);
+    s.batch_row = b;
+    sequences_.push_back(s);
+    const PackSource& source = sources_[static_cast<size_t>(b)];
+    const auto from = [](const int64_t* list, int64_t first) { return list == nullptr ? nullptr : list + first; };
+    terms_.place(s, source,
+                 {.q_encoding = from(positions_->query_encodings(b), queries.begin),
+                  .k_encoding = from(positions_->key_encodings(b), keys.begin),
+                  .first_query = queries.begin,
+                  .first_key = keys.begin});
+    for (int h = 0; h < shape_.num_kv_heads; ++h)
+      for (int64_t t = 0; t < s.keys.num_tiles; ++t) tile_items_.push_back({b, h, t});
+    if (source.positions == nullptr) continue;
+    std::vector<int64_t>& column = columns_[static_cast<size_t>(b)];
+    column.assign(static_cast<size_t>(s.keys.num_tiles * kTileKeys), -1);
+    for (int64_t j = 0; j < source.kv_len; ++j)
+      if (const int64_t p = source.positions[j]; p >= 0)
+        column[static_cast<size_t>(tile_index(s.keys, p) * kTileKeys + p % kTileKeys)] = j;
+  }
+  if (!terms_.empty()) shape_.terms = &terms_;
+  extra_bytes_ = extra_bytes;
+  Carver measure(nullptr);
+  Scratch::carve(measure, shape_, extra_bytes_);
+  workspace_.reserve(pool.size(), measure.used());
+  blocks_ = (rows() * (sizes_.num_q_heads / sizes_.num_kv_heads) + kMaxBlockRows - 1) / kMaxBlockRows;
+}
+
+void WeightTiles::check_stopped() const {
+  if (stopped()) fail(Code::kCancelled, "[{}] stopped on request", function_);
+}
+
+WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_head, int thread)
+    : tiles_(tiles),
+      sequence_(tiles.sequences_[static_cast<size_t>(batch_row)]),
+      source_(tiles.sources_[static_cast<size_t>(batch_row)]),
+      kv_head_(kv_head) {
+  Carver carver(tiles.workspace_.arena(thread));
+  const Scratch scratch = Scratch::carve(carver, tiles.shape_, tiles.extra_bytes_);
+  row_scratch_ = scratch.rows;
+  terms_ = scratch.terms;
+  high_ = scratch.high;
+  low_ = scratch.low;
+  weights_ = scratch.tile;
+  extra_ = scratch.extra;
+  const std::vector<int64_t>& columns = tiles.columns_[static_cast<size_t>(batch_row)];
+  columns_ = columns.empty() ? nullptr : columns.data();
+}
+
+void WeightTiles::Block::start(int64_t first_row) {
+  const AttentionShape& shape = tiles_.shape_;
+  const int64_t all_rows = sequence_.tokens * (shape.num_q_heads / shape.num_kv_heads);
+  const int rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+  rows_.emplace(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows, row_scratch_);
+  const auto factor = static_cast<float>(shape.scale * math::kLog2e);
+  rows_->load_queries(factor);
+  if (shape.terms != nullptr) shape.terms->begin(sequence_, *rows_, factor, terms_, row_scratch_.q);
+  const TensorView<const float>& lse = tiles_.input_.lse;
+  for (int r = 0; r < rows; ++r) {
+    // lse in units of log2, in two parts so that no more than its own rounding is lost.
+    const double lse2 =
+        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) * math::kLog2e;
+    high_[r] = static_cast<float>(lse2);
+    low_[r] = std::isfinite(high_[r]) ? static_cast<float>(lse2 - static_cast<double>(high_[r])) : 0.0f;
+  }
+  range_ = tile_range(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows);
+  tile_ = range_.begin - 1;
+}
+
+bool WeightTiles::Block::next() {
+  while (tile_ + 1 < range_.end && !tiles_.stopped())
+    if (show(tile_ + 1)) return true;
+  return false;
+}
+
+bool WeightTiles::Block::show(int64_t index) {
+  tile_ = index;
+  const AttentionShape& shape = tiles_.shape_;
+  AttentionTile tile{};
+  tile.q = row_scratch_.q;
+  tile.rows = rows();
+  tile.head_dim = shape.head_dim;
+  tile.softcap = static_cast<float>(shape.softcap * math::kLog2e);
+  tile.scores = row_scratch_.scores;
+  if (!rows_->lower(index, tile)) return false;
+  if (shape.terms != nullptr)
+    shape.terms->lower(static_cast<size_t>(sequence_.batch_row), sequence_, *rows_, index, terms_, tile);
+  kernels::kernels().attention->weights(tile, high_, low_, weights_);
+  const std::optional<Dropout>& dropout = tiles_.input_.options.dropout;
+  if (dropout && shape.terms != nullptr && shape.terms->drops() && dropout->weights == Dropout::Weights::kAfter)
+    drop(tile, shape.terms->keep_scale(), weights_);
+  return true;
+}
+
+}  // namespace regard
