@@ -41,12 +41,13 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
                                    check_tensor(kName, "v", v, 4)};
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   AttentionShape shape = check_numbers(kName, sizes, options);
-  ScoreTerms terms(kName, sizes, options, shape.scale);
+  const CallRows rows(kName, sizes, options);
+  ScoreTerms terms(kName, rows.widest(), options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
   check_outputs(sizes, out, lse, inputs);
-  const CallPositions positions(kName, sizes, mask, options);
+  const CallPositions positions(kName, sizes, rows, mask, options);
   if (sizes.batch == 0 || sizes.q_len == 0) return;
-  const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
+  const MaskPlan plan(mask, options.limits, rows.batch(), sizes.num_q_heads);
   positions.check_queries(plan);
 
   AlignedBuffer<float> q_copy, k_copy, v_copy, out_copy;
@@ -56,16 +57,16 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
   const TensorView<float> result = has_dense_rows(out) ? out : dense_like(out, out_copy);
 
   std::vector<PackSource> sources;
-  for (int64_t b = 0; b < sizes.batch; ++b) {
+  for (int64_t b = 0; b < rows.batch(); ++b) {
     PackSource source;
-    source.kv_len = sizes.kv_len;
+    source.kv_len = rows.kv_len(b);
     source.k_begin = positions.k_begin(b);
     source.positions = positions.keys(b);
-    if (sizes.kv_len > 0)
-      source.rows = {.k = k.at(b),
+    if (source.kv_len > 0)
+      source.rows = {.k = k.at(rows.entry(b), 0, rows.first_key(b)),
                      .k_token_stride = k.strides[2],
                      .k_head_stride = k.strides[1],
-                     .v = v.at(b),
+                     .v = v.at(rows.entry(b), 0, rows.first_key(b)),
                      .v_token_stride = v.strides[2],
                      .v_head_stride = v.strides[1]};
     sources.push_back(source);
@@ -74,19 +75,23 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
   const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim},
                         sources, pool);
 
-  std::vector<SequenceQueries> sequences;
-  for (int64_t b = 0; b < sizes.batch; ++b) {
+  const auto queries_from = [&](int64_t entry, int64_t first, int64_t count) {
     SequenceQueries s;
-    s.q = q.at(b);
+    s.q = q.at(entry, 0, first);
     s.q_token_stride = q.strides[2];
     s.q_head_stride = q.strides[1];
-    s.out = result.at(b);
+    s.out = result.at(entry, 0, first);
     s.out_token_stride = result.strides[2];
     s.out_head_stride = result.strides[1];
-    s.lse = lse.data == nullptr ? nullptr : lse.at(b);
+    s.lse = lse.data == nullptr ? nullptr : lse.at(entry, 0, first);
     s.lse_token_stride = lse.strides[2];
     s.lse_head_stride = lse.strides[1];
-    s.tokens = sizes.q_len;
+    s.tokens = count;
+    return s;
+  };
+  std::vector<SequenceQueries> sequences;
+  for (int64_t b = 0; b < rows.batch(); ++b) {
+    SequenceQueries s = queries_from(rows.entry(b), rows.first_query(b), rows.q_len(b));
     s.first_position = positions.q_begin(b);
     s.positions = positions.queries(b);
     s.keys = packed.view(b);
@@ -94,6 +99,12 @@ void attend(TensorView<const float> q, TensorView<const float> k, TensorView<con
     sequences.push_back(s);
     terms.place(s, sources[static_cast<size_t>(b)],
                 {.q_encoding = positions.query_encodings(b), .k_encoding = positions.key_encodings(b)});
+  }
+  // Rows behind the last sequence stand nowhere: empty ones.
+  const std::vector<int64_t> nowhere(static_cast<size_t>(rows.slack()), -1);
+  if (!nowhere.empty()) {
+    sequences.push_back(queries_from(0, sizes.q_len - rows.slack(), rows.slack()));
+    sequences.back().positions = nowhere.data();
   }
   if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;

@@ -124,6 +124,7 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
                                    check_tensor(kName, "lse", lse, 3)};
   const CallSizes sizes = check_sizes(kName, q, k, nullptr);
   AttentionShape shape = check_numbers(kName, sizes, options);
+  refuse_packed(kName, options);
   ScoreTerms terms(kName, sizes, options, shape.scale);
   ranges.insert(ranges.end(), terms.ranges().begin(), terms.ranges().end());
   require(lse.shape[0] == sizes.batch && lse.shape[1] == sizes.num_q_heads && lse.shape[2] == sizes.q_len,
