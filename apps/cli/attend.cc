@@ -7,122 +7,17 @@
 #include <utility>
 
 #include "attend_looks.h"
+#include "attend_positions.h"
 #include "attend_terms.h"
 #include "input.h"
 #include "mask_options.h"
 #include "regard/attention.h"
 #include "regard/error.h"
 #include "regard/npy.h"
-#include "regard/position.h"
 #include "tensor_input.h"
 
 namespace regard::cli {
 namespace {
-
-// A number for every slot: [n] or [batch, n], no axes where nothing was given.
-struct Slots {
-  std::vector<int64_t> values;
-  std::vector<int64_t> shape;
-
-  TensorView<const int64_t> view() const {
-    if (shape.empty()) return {};
-    if (shape.size() == 1) return {values.data(), {shape[0]}};
-    return {values.data(), {shape[0], shape[1]}};
-  }
-  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
-    return values[static_cast<size_t>((shape.size() == 2 && shape[0] > 1 ? batch * length : 0) + slot)];
-  }
-};
-
-// Where the slots of one side stand: the first position for all batch rows or one for each, or the position of every slot.
-struct Positions {
-  std::vector<int64_t> begin;
-  Slots slots, encoding;
-
-  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
-    if (!slots.shape.empty()) return slots.of(batch, slot, length);
-    return begin.empty() ? slot : begin[begin.size() == 1 ? 0 : static_cast<size_t>(batch)] + slot;
-  }
-  // Where a slot stands for rotary embeddings and biases.
-  int64_t encoding_of(int64_t batch, int64_t slot, int64_t length) const {
-    return encoding.shape.empty() || of(batch, slot, length) < 0 ? of(batch, slot, length) : encoding.of(batch, slot, length);
-  }
-};
-
-// An option's file with a number for every slot.
-Slots read_slots(const Arguments& arguments, const std::string& option, const Tensor& tensor) {
-  if (!arguments.has(option)) return {};
-  const NpyArray array = load_npy(arguments.text(option));
-  const std::vector<int64_t>& s = array.shape;
-  const bool fits = (s.size() == 1 && s[0] == tensor.length()) ||
-                    (s.size() == 2 && (s[0] == 1 || s[0] == tensor.batch()) && s[1] == tensor.length());
-  if (!fits) {
-    throw UsageError(fmt::format("--{} has the shape {}; give [{}] or [{}, {}]", option, shape_text(s), tensor.length(), tensor.batch(),
-                                 tensor.length()));
-  }
-  if (is_float(array.type)) throw UsageError(fmt::format("--{} {} holds {}; give whole numbers", option, arguments.text(option), info(array.type).name));
-  return {array.to_i64(), s};
-}
-
-Positions read_positions(const Arguments& arguments, char side, const Tensor& tensor) {
-  const std::string begin = fmt::format("{}-begin", side), slots = fmt::format("{}-positions", side);
-  Positions positions;
-  if (arguments.has(begin)) {
-    positions.begin = parse_integers(arguments.text(begin), "--" + begin);
-    if (positions.begin.size() != 1 && static_cast<int64_t>(positions.begin.size()) != tensor.batch()) {
-      throw UsageError(fmt::format("--{} has {} numbers; give one, or one for each of the {} batch rows", begin, positions.begin.size(), tensor.batch()));
-    }
-  }
-  positions.slots = read_slots(arguments, slots, tensor);
-  positions.encoding = read_slots(arguments, fmt::format("{}-encoding-positions", side), tensor);
-  if (!positions.slots.shape.empty() && arguments.has(begin)) {
-    throw UsageError(fmt::format("--{} and --{} say the same thing; give one of them", begin, slots));
-  }
-  return positions;
-}
-
-// Turns every vector of `tensor` by its position; slots that were never written stay.
-void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
-  const auto half = static_cast<size_t>(rope.half());
-  const bool interleaved = rope.config().order == RopeOrder::kInterleaved;
-  std::vector<float> cos(half), sin(half);
-  for (int64_t b = 0; b < tensor.batch(); ++b) {
-    for (int64_t i = 0; i < tensor.length(); ++i) {
-      const int64_t position = positions.encoding_of(b, i, tensor.length());
-      if (position < 0) continue;
-      rope.angles(position, cos.data(), sin.data());
-      for (int64_t h = 0; h < tensor.heads(); ++h) {
-        float* x = tensor.view().at(b, h, i);
-        for (size_t j = 0; j < half; ++j) {
-          float& a = x[interleaved ? 2 * j : j];
-          float& c = x[interleaved ? 2 * j + 1 : j + half];
-          const float turned_a = a * cos[j] - c * sin[j], turned_c = a * sin[j] + c * cos[j];
-          a = turned_a;
-          c = turned_c;
-        }
-      }
-    }
-  }
-}
-
-void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, Tensor& q, Tensor& k) {
-  if (!arguments.has("rope")) {
-    if (arguments.source("rope-dim") == Source::kCommandLine || arguments.source("rope-theta") == Source::kCommandLine) {
-      throw UsageError("--rope-dim and --rope-theta need --rope half or --rope interleaved");
-    }
-    return;
-  }
-  RopeConfig config;
-  config.order = arguments.text("rope") == "interleaved" ? RopeOrder::kInterleaved : RopeOrder::kHalfSplit;
-  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : q.dim();
-  config.theta = arguments.number("rope-theta");
-  if (config.rotary_dim > std::min(q.dim(), k.dim())) {
-    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, std::min(q.dim(), k.dim())));
-  }
-  const Rope rope(config);
-  apply_rope(rope, q_positions, q);
-  apply_rope(rope, k_positions, k);
-}
 
 // The names inside the table(...) terms of a mask.
 std::vector<std::string> table_names(std::string_view text) {
@@ -163,7 +58,7 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
 }
 
 void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& k, const Mask& mask) {
-  for (const char* option : {"q-begin", "k-begin", "q-positions", "k-positions"}) {
+  for (const char* option : {"q-begin", "k-begin", "q-positions", "k-positions", "offsets"}) {
     if (arguments.has(option)) return;
   }
   if (q.length() == k.length() || !mask.compares_positions()) return;
@@ -185,6 +80,22 @@ void check_outputs(const Arguments& arguments) {
   if (!any) throw UsageError("nothing to write; give --out, --lse, --weights, --stats, --top or --column-sums");
 }
 
+// A refusal of the library with its words for the options.
+std::string in_options(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"q_encoding_positions", "--q-encoding-positions"}, {"k_encoding_positions", "--k-encoding-positions"}, {"q_positions", "--q-positions"},
+      {"k_positions", "--k-positions"}, {"q_begin", "--q-begin"}, {"k_begin", "--k-begin"}, {"q_offsets", "--offsets"}, {"k_offsets", "--k-offsets"},
+      {"xl.r ", "--xl-r "}, {"a clamp", "--xl-clamp"}, {"or positions", "or --q-positions and --k-positions"}};
+  for (const auto& [word, option] : kWords) {
+    for (size_t at = message.find(word); at != std::string::npos; at = message.find(word, at + option.size())) {
+      if (at > 0 && (message[at - 1] == '-' || message[at - 1] == '_')) continue;
+      message.replace(at, word.size(), option);
+    }
+  }
+  const size_t end = message.starts_with('[') ? message.find("] ") : std::string::npos;
+  return end == std::string::npos ? message : message.substr(end + 2);
+}
+
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
   check_outputs(arguments);
@@ -192,13 +103,15 @@ int run_attend(Context& context) {
                     weights_path = output_path(arguments, "weights", kNpyMagic);
   constexpr std::string_view kLayout = "[batch, heads, seq, dim]";
   Tensor q = load_tensor(arguments, "q", 4, kLayout), k = load_tensor(arguments, "k", 4, kLayout), v = load_tensor(arguments, "v", 4, kLayout);
+  for (const auto& [option, tensor] : {std::pair{"q", &q}, std::pair{"k", &k}, std::pair{"v", &v}}) round_tensor(arguments, option, *tensor);
   check_shapes(q, k, v);
   const Positions q_positions = read_positions(arguments, 'q', q), k_positions = read_positions(arguments, 'k', k);
   Bindings bindings = read_bindings(arguments);
   const Mask mask = read_mask(arguments, bindings);
   LookRequest looks(arguments, bindings);
   check_placement(arguments, q, k, mask);
-  ScoreTermInputs terms(arguments, q, k);
+  if (!weights_path.empty() && arguments.has("offsets")) throw UsageError("--weights takes no --offsets; give one sequence alone");
+  ScoreTermInputs terms(arguments, {q_positions.batch(q), q.heads(), q_positions.longest(q), k_positions.longest(k), q.dim()});
 
   AttentionOptions options;
   if (arguments.has("scale")) options.scale = arguments.number("scale");
@@ -209,6 +122,8 @@ int run_attend(Context& context) {
   options.k_positions = k_positions.slots.view();
   options.q_encoding_positions = q_positions.encoding.view();
   options.k_encoding_positions = k_positions.encoding.view();
+  options.q_offsets = q_positions.offsets;
+  options.k_offsets = k_positions.offsets;
   terms.apply(options);
   options.limits = read_limits(arguments, bindings);
   options.stop = &stop_token();
@@ -219,7 +134,12 @@ int run_attend(Context& context) {
   Tensor weights = empty_tensor(weights_path.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{q.batch(), q.heads(), q.length(), k.length()});
   looks.reserve(q, k);
   const TensorView<float> lse(lse_values.values.data(), {q.batch(), q.heads(), q.length()});
-  attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
+  try {
+    attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    throw UsageError(in_options(error.what()));
+  }
 
   // NaN and infinity that a query sees come through by contract; whoever did not plant them should hear of it.
   const auto odd = std::count_if(out.values.begin(), out.values.end(), [](float x) { return !std::isfinite(x); });
@@ -263,29 +183,14 @@ std::vector<Option> attend_options() {
                     .help = "Bits of the mask's table term: bool or uint8 [batch or 1, heads or 1, q, k]; true means may look."},
                },
                mask_limit_options(),
+               position_options(),
                {
-                   {.name = "q-begin", .type = Type::kText, .value = "P",
-                    .help = "Position of the first query: a number, or one per batch row ('3,5'). Needed when queries and keys differ in number "
-                            "and the mask compares positions."},
-                   {.name = "k-begin", .type = Type::kText, .value = "P", .help = "Position of the first key, likewise."},
-                   {.name = "q-positions", .type = Type::kInputFile, .value = "FILE",
-                    .help = "Position of each query: int64 [q_len] or [batch, q_len]; -1 is a slot that was never written."},
-                   {.name = "k-positions", .type = Type::kInputFile, .value = "FILE",
-                    .help = "Position of each key: int64 [kv_len] or [batch, kv_len]; -1 is a slot that was never written."},
-                   {.name = "q-encoding-positions", .type = Type::kInputFile, .value = "FILE",
-                    .help = "Positions of the queries for --rope, --alibi and --t5-table, where the mask takes others; shapes as --q-positions."},
-                   {.name = "k-encoding-positions", .type = Type::kInputFile, .value = "FILE", .help = "Positions of the keys, likewise."},
+                   {.name = "dtype", .type = Type::kChoice, .value = "TYPE",
+                    .help = "Rounds q, k and v to this type when they are read, as if they were stored in it; results are float32.",
+                    .fallback = "f32", .choices = "f32|bf16|f16"},
                    {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim).", .min = -1e30, .max = 1e30},
                    {.name = "softcap", .type = Type::kNumber, .value = "X",
                     .help = "Bounds the scores: X tanh(score / X), before biases and mask; 0 is off.", .fallback = "0", .min = 0},
-                   {.name = "rope", .type = Type::kChoice, .value = "ORDER",
-                    .help = "Turns queries and keys by their positions first; the order says which elements are a pair: i and i + half, or 2i "
-                            "and 2i + 1.",
-                    .choices = "half|interleaved"},
-                   {.name = "rope-dim", .type = Type::kInteger, .value = "N", .help = "Elements of each head that are turned; without it, all.",
-                    .min = 2, .max = 65536},
-                   {.name = "rope-theta", .type = Type::kNumber, .value = "X", .help = "Base of the frequencies.", .fallback = "10000",
-                    .min = 1e-6, .max = 1e30},
                },
                score_term_options(),
                look_options(),

@@ -9,9 +9,9 @@
 namespace regard::cli {
 namespace {
 
-Tensor read_bias(const Arguments& arguments, const Tensor& q, const Tensor& k) {
+Tensor read_bias(const Arguments& arguments, const TermSizes& sizes) {
   Tensor bias = load_tensor(arguments, "bias", 4, "[batch or 1, heads or 1, q_len or 1, kv_len or 1]");
-  const std::vector<int64_t> want = {q.batch(), q.heads(), q.length(), k.length()};
+  const std::vector<int64_t> want = {sizes.batch, sizes.heads, sizes.q_len, sizes.kv_len};
   for (size_t axis = 0; axis < 4; ++axis) {
     if (bias.shape[axis] != 1 && bias.shape[axis] != want[axis]) {
       throw UsageError(fmt::format("--bias {} has the shape {}; give {}, or 1 in place of any of these", arguments.text("bias"),
@@ -71,6 +71,24 @@ Tensor read_sink(const Arguments& arguments, int64_t heads) {
   return sink;
 }
 
+// [heads, dim] of Transformer-XL, or nothing.
+Tensor read_xl_bias(const Arguments& arguments, std::string_view option, const TermSizes& sizes) {
+  if (!arguments.has(option)) return {};
+  Tensor bias = load_tensor(arguments, option, 2, "[heads, dim]");
+  if (bias.shape != std::vector<int64_t>{sizes.heads, sizes.dim}) {
+    throw UsageError(fmt::format("--{} {} has the shape {}; give [{}, {}]", option, arguments.text(option), shape_text(bias.shape), sizes.heads, sizes.dim));
+  }
+  return bias;
+}
+
+Tensor read_xl_vectors(const Arguments& arguments, const TermSizes& sizes) {
+  Tensor r = load_tensor(arguments, "xl-r", 3, "[distances, heads, dim]");
+  if (r.shape[1] != sizes.heads || r.shape[2] != sizes.dim) {
+    throw UsageError(fmt::format("--xl-r {} has the shape {}; give [distances, {}, {}]", arguments.text("xl-r"), shape_text(r.shape), sizes.heads, sizes.dim));
+  }
+  return r;
+}
+
 // `options` say something about `main`, which has to be there.
 void need(const Arguments& arguments, std::string_view main, std::initializer_list<std::string_view> options) {
   if (arguments.has(main)) return;
@@ -81,18 +99,39 @@ void need(const Arguments& arguments, std::string_view main, std::initializer_li
 
 }  // namespace
 
-ScoreTermInputs::ScoreTermInputs(const Arguments& arguments, const Tensor& q, const Tensor& k) {
+ScoreTermInputs::ScoreTermInputs(const Arguments& arguments, const TermSizes& sizes) {
   need(arguments, "t5-table", {"t5", "t5-max-distance"});
-  if (arguments.has("bias")) bias_ = read_bias(arguments, q, k);
-  if (arguments.has("alibi")) alibi_ = read_alibi(arguments, q.heads());
-  if (arguments.has("t5-table")) t5_ = read_t5(arguments, q.heads(), t5_table_);
-  if (arguments.has("sink")) sink_ = read_sink(arguments, q.heads());
+  need(arguments, "xl-r", {"xl-u", "xl-v", "xl-clamp", "xl-first-distance"});
+  need(arguments, "dropout", {"seed", "dropout-weights"});
+  if (arguments.has("bias")) bias_ = read_bias(arguments, sizes);
+  if (arguments.has("alibi")) alibi_ = read_alibi(arguments, sizes.heads);
+  if (arguments.has("t5-table")) t5_ = read_t5(arguments, sizes.heads, t5_table_);
+  if (arguments.has("sink")) sink_ = read_sink(arguments, sizes.heads);
+  if (arguments.has("xl-r")) {
+    xl_u_ = read_xl_bias(arguments, "xl-u", sizes);
+    xl_v_ = read_xl_bias(arguments, "xl-v", sizes);
+    xl_r_ = read_xl_vectors(arguments, sizes);
+    xl_.emplace();
+    xl_->r = xl_r_.view();
+    xl_->first_distance = arguments.integer("xl-first-distance");
+    xl_->clamp = arguments.integer("xl-clamp");
+    if (!xl_u_.shape.empty()) xl_->u = xl_u_.view();
+    if (!xl_v_.shape.empty()) xl_->v = xl_v_.view();
+  }
+  if (arguments.has("dropout")) {
+    const double rate = arguments.number("dropout");
+    if (rate >= 1) throw UsageError(fmt::format("--dropout is {}; give less than 1", rate));
+    dropout_ = Dropout{.rate = rate, .seed = static_cast<uint64_t>(arguments.integer("seed"))};
+    if (arguments.text("dropout-weights") == "after") dropout_->weights = Dropout::Weights::kAfter;
+  }
 }
 
 void ScoreTermInputs::apply(AttentionOptions& options) {
   if (!bias_.shape.empty()) options.bias = bias_.view();
   options.alibi = alibi_;
   options.t5 = t5_;
+  options.xl = xl_;
+  options.dropout = dropout_;
   if (!sink_.shape.empty()) options.sink = sink_.view();
 }
 
@@ -110,6 +149,21 @@ std::vector<Option> score_term_options() {
        .fallback = "128", .min = 2, .max = 1048576},
       {.name = "sink", .type = Type::kInputFile, .value = "FILE",
        .help = "One more score of each head that has no value: float [heads]. It is in the denominator and in --lse."},
+      {.name = "xl-r", .type = Type::kInputFile, .value = "FILE",
+       .help = "Adds Transformer-XL's relative term scale (q + v) . r[query - key]: float [distances, heads, dim]."},
+      {.name = "xl-u", .type = Type::kInputFile, .value = "FILE", .help = "Added to the queries in front of the keys: float [heads, dim]."},
+      {.name = "xl-v", .type = Type::kInputFile, .value = "FILE", .help = "Added to the queries in front of --xl-r: float [heads, dim]."},
+      {.name = "xl-clamp", .type = Type::kInteger, .value = "N", .help = "Larger distances take the vector of this one; 0: none do.",
+       .fallback = "0", .min = 0, .max = 1099511627776},
+      {.name = "xl-first-distance", .type = Type::kInteger, .value = "N",
+       .help = "The distance that the first vector of --xl-r is for; negative when keys behind their query have vectors.", .fallback = "0",
+       .min = -1099511627776, .max = 1099511627776},
+      {.name = "dropout", .type = Type::kNumber, .value = "P",
+       .help = "Leaves out weights with this probability, below 1, and divides the others by 1 - P.", .min = 0, .max = 1},
+      {.name = "seed", .type = Type::kInteger, .value = "S",
+       .help = "Which weights --dropout leaves out; the same on any number of threads.", .fallback = "0", .min = 0},
+      {.name = "dropout-weights", .type = Type::kChoice, .value = "WHEN", .help = "Whether --weights are those before or after --dropout.",
+       .fallback = "before", .choices = "before|after"},
   };
 }
 

@@ -1,4 +1,4 @@
-// The options of `attend` that add to the scores: biases, a sink.
+// The options of `attend` that come to the scores: biases, a sink, dropout.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,16 @@ namespace regard::cli {
 
 std::vector<Option> score_term_options();
 
+/// What the arrays have to fit: a batch row for each packed sequence, lengths of the longest ones.
+struct TermSizes {
+  int64_t batch = 0, heads = 0, q_len = 0, kv_len = 0, dim = 0;
+};
+
 /// The arrays of these options; what a call is given points into them.
 class ScoreTermInputs {
  public:
-  /// Reads the files. Errors: UsageError, naming the option, for arrays that do not fit q and k; as load_tensor().
-  ScoreTermInputs(const Arguments& arguments, const Tensor& q, const Tensor& k);
+  /// Reads the files. Errors: UsageError, naming the option, for arrays that do not fit; as load_tensor().
+  ScoreTermInputs(const Arguments& arguments, const TermSizes& sizes);
   ScoreTermInputs(const ScoreTermInputs&) = delete;
   ScoreTermInputs& operator=(const ScoreTermInputs&) = delete;
 
@@ -23,9 +28,11 @@ class ScoreTermInputs {
   void apply(AttentionOptions& options);
 
  private:
-  Tensor bias_, t5_table_, sink_;
+  Tensor bias_, t5_table_, sink_, xl_u_, xl_v_, xl_r_;
   std::optional<Alibi> alibi_;
   std::optional<T5Bias> t5_;
+  std::optional<TransformerXl> xl_;
+  std::optional<Dropout> dropout_;
 };
 
 }  // namespace regard::cli

@@ -58,6 +58,20 @@ Tensor load_tensor(const Arguments& arguments, std::string_view option, size_t a
   return tensor;
 }
 
+void round_tensor(const Arguments& arguments, std::string_view option, Tensor& tensor) {
+  const std::string& name = arguments.text("dtype");
+  if (name == "f32") return;
+  const DType type = name == "f16" ? DType::kF16 : DType::kBF16;
+  for (size_t i = 0; i < tensor.values.size(); ++i) {
+    const float exact = tensor.values[i];
+    tensor.values[i] = rounded(exact, type);
+    if (std::isinf(tensor.values[i]) && !std::isinf(exact)) {
+      throw UsageError(fmt::format("--{} {} holds {} at {}, which --dtype {} cannot hold", option, arguments.text(option), exact,
+                                   place_text(tensor.shape, i), name));
+    }
+  }
+}
+
 Tensor empty_tensor(std::vector<int64_t> shape) {
   int64_t size = 1;
   for (const int64_t extent : shape) {

@@ -36,6 +36,9 @@ std::string shape_text(const std::vector<int64_t>& shape);
 /// hold; as load_npy().
 Tensor load_tensor(const Arguments& arguments, std::string_view option, size_t axes, std::string_view layout);
 
+/// Rounds the elements of `option` to the nearest numbers of --dtype. Errors: UsageError where that makes infinity of a number.
+void round_tensor(const Arguments& arguments, std::string_view option, Tensor& tensor);
+
 /// Errors: kResourceExhausted when there cannot be so many elements; std::bad_alloc when there is no memory for them.
 Tensor empty_tensor(std::vector<int64_t> shape);
 

@@ -59,6 +59,14 @@ struct AttentionOptions {
   /// Key lengths and documents, ANDed with the mask whatever it says.
   MaskLimits limits;
 
+  /// Sequences of any lengths behind each other in tensors [1, heads, total, dim]: sequence s has the queries from
+  /// q_offsets[s] up to q_offsets[s + 1] and the keys from k_offsets[s] on likewise; k_offsets may be left out where they
+  /// are the same. The first of them is 0, none is less than the one before, and a sequence may be empty. Each sequence is
+  /// a batch row for everything that counts batch rows: mask, limits, q_begin (0 each unless given), bias ([sequences,
+  /// heads, longest q, longest k]), dropout; lists of positions are [total]. Queries behind the last offset are empty rows,
+  /// keys there are not seen. The bits are those of a call for each sequence alone.
+  std::vector<int64_t> q_offsets, k_offsets;
+
   /// One number per batch row (or one for all, or none): queries from this index on are padding, which gives empty
   /// rows.
   std::vector<int64_t> query_lengths;

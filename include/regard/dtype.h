@@ -23,6 +23,10 @@ struct DTypeInfo {
 
 REGARD_API DTypeInfo info(DType type) noexcept;
 
+/// The number of a plain floating-point type (F16, BF16; F32 and F64 hold every float) that is nearest to `value`, ties to
+/// even, and infinity beyond the largest one. Other types leave it as it is.
+REGARD_API float rounded(float value, DType type) noexcept;
+
 /// True for the types that a weight matrix may have: F32, F16, BF16 and the block formats.
 REGARD_API bool is_weight_type(DType type) noexcept;
 

@@ -55,10 +55,10 @@ struct T5Bias {
 /// bounds; the second one is a bias. A key that is seen at a distance without a vector is refused.
 /// Dai et al., 2019, "Transformer-XL: attentive language models beyond a fixed-length context", section 3.3.
 struct TransformerXl {
-  TensorView<const float> u, v;  ///< [num_q_heads, head_dim]: `r_w_bias` and `r_r_bias` of files; no data: none
+  TensorView<const float> u{}, v{};  ///< [num_q_heads, head_dim]: `r_w_bias` and `r_r_bias` of files; no data: none
   /// [distances, num_q_heads, head_dim]: r[i] is for the distance first_distance + i from key to query, the projected
   /// sinusoid (`r_net`) of that distance.
-  TensorView<const float> r;
+  TensorView<const float> r{};
   int64_t first_distance = 0;  ///< negative where keys behind their query have vectors, too (Yang et al., 2019, "XLNet")
   int64_t clamp = 0;           ///< larger distances, in either direction, take the vector of this one; 0: none do
 };

@@ -41,15 +41,16 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
                                    check_tensor(name, "v", v, 4)};
   const CallSizes sizes = check_sizes(name, q, k, &v);
   AttentionShape shape = check_numbers(name, sizes, options);
-  ScoreTerms terms(name, sizes, options, shape.scale);
+  const CallRows rows(name, sizes, options);
+  ScoreTerms terms(name, rows.widest(), options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
   if (partial == nullptr)
     check_outputs(name, sizes, out, lse, inputs);
   else
     partial->check(name, sizes);
-  const CallPositions positions(name, sizes, mask, options);
+  const CallPositions positions(name, sizes, rows, mask, options);
   if (sizes.batch == 0 || sizes.q_len == 0) return;
-  const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
+  const MaskPlan plan(mask, options.limits, rows.batch(), sizes.num_q_heads);
   positions.check_queries(plan);
 
   AlignedBuffer<float> q_copy, k_copy, v_copy, out_copy;
@@ -60,16 +61,16 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
   const TensorView<float> result = as_it_is ? out : dense_like(out, out_copy);
 
   std::vector<PackSource> sources;
-  for (int64_t b = 0; b < sizes.batch; ++b) {
+  for (int64_t b = 0; b < rows.batch(); ++b) {
     PackSource source;
-    source.kv_len = sizes.kv_len;
+    source.kv_len = rows.kv_len(b);
     source.k_begin = positions.k_begin(b);
     source.positions = positions.keys(b);
-    if (sizes.kv_len > 0)
-      source.rows = {.k = k.at(b),
+    if (source.kv_len > 0)
+      source.rows = {.k = k.at(rows.entry(b), 0, rows.first_key(b)),
                      .k_token_stride = k.strides[2],
                      .k_head_stride = k.strides[1],
-                     .v = v.at(b),
+                     .v = v.at(rows.entry(b), 0, rows.first_key(b)),
                      .v_token_stride = v.strides[2],
                      .v_head_stride = v.strides[1]};
     sources.push_back(source);
@@ -78,27 +79,37 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
   const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim},
                         sources, pool);
 
-  std::vector<SequenceQueries> sequences;
-  for (int64_t b = 0; b < sizes.batch; ++b) {
+  const auto queries_from = [&](int64_t entry, int64_t first, int64_t count) {
     SequenceQueries s;
-    s.q = q.at(b);
+    s.q = q.at(entry, 0, first);
     s.q_token_stride = q.strides[2];
     s.q_head_stride = q.strides[1];
-    if (partial != nullptr) s.partial = partial->rows(b);
-    s.out = partial != nullptr ? nullptr : result.at(b);
+    s.out = partial != nullptr ? nullptr : result.at(entry, 0, first);
     s.out_token_stride = result.strides[2];
     s.out_head_stride = result.strides[1];
-    s.lse = lse.data == nullptr ? nullptr : lse.at(b);
+    s.lse = lse.data == nullptr ? nullptr : lse.at(entry, 0, first);
     s.lse_token_stride = lse.strides[2];
     s.lse_head_stride = lse.strides[1];
-    s.tokens = sizes.q_len;
+    s.tokens = count;
+    return s;
+  };
+  std::vector<SequenceQueries> sequences;
+  for (int64_t b = 0; b < rows.batch(); ++b) {
+    SequenceQueries s = queries_from(rows.entry(b), rows.first_query(b), rows.q_len(b));
     s.first_position = positions.q_begin(b);
     s.positions = positions.queries(b);
+    if (partial != nullptr) s.partial = partial->rows(b);
     s.keys = packed.view(b);
     s.batch_row = b;
     sequences.push_back(s);
     terms.place(s, sources[static_cast<size_t>(b)],
                 {.q_encoding = positions.query_encodings(b), .k_encoding = positions.key_encodings(b)});
+  }
+  // Rows behind the last sequence stand nowhere: empty ones.
+  const std::vector<int64_t> nowhere(static_cast<size_t>(rows.slack()), -1);
+  if (!nowhere.empty()) {
+    sequences.push_back(queries_from(0, sizes.q_len - rows.slack(), rows.slack()));
+    sequences.back().positions = nowhere.data();
   }
   if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;
@@ -120,6 +131,7 @@ void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<
     fail(Code::kUnsupported, "[attend_onto] a sink belongs to the whole row: give it to PartialAttention::finish()");
   if (options.dropout)
     fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
+  refuse_packed("attend_onto", options);
   attend_tensors("attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
 }
 

@@ -74,6 +74,8 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
                                     {"v", check_tensor(kName, "v", v, 4)}};
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   const AttentionShape shape = check_numbers(kName, sizes, options);
+  refuse_packed(kName, options);
+  refuse_terms(kName, options);
   TensorView<const float> out_shape, lse_shape;
   out_shape.rank = 4;
   out_shape.shape = {sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim};

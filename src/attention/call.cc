@@ -1,6 +1,8 @@
 #include "attention/call.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attention/tensor_check.h"
 #include "base/check.h"
@@ -94,23 +96,81 @@ std::vector<int64_t> every_position(std::string_view function, std::string_view 
 
 }  // namespace
 
-CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const Mask& mask,
+namespace {
+
+void check_offsets(std::string_view function, std::string_view name, const std::vector<int64_t>& offsets, int64_t total) {
+  require(offsets.size() >= 2, "[{}] {} has {} numbers, expected one for each sequence and one more", function, name,
+          offsets.size());
+  require(offsets[0] == 0, "[{}] {} begins with {}, expected 0", function, name, offsets[0]);
+  for (size_t i = 1; i < offsets.size(); ++i)
+    require(offsets[i] >= offsets[i - 1], "[{}] {} goes from {} to {}: offsets never fall", function, name, offsets[i - 1],
+            offsets[i]);
+  require(offsets.back() <= total, "[{}] {} ends with {}, but there are {} slots", function, name, offsets.back(), total);
+}
+
+}  // namespace
+
+CallRows::CallRows(std::string_view function, const CallSizes& sizes, const AttentionOptions& options)
+    : sizes_(sizes), packed_(!options.q_offsets.empty()), batch_(sizes.batch), q_offsets_(options.q_offsets),
+      k_offsets_(options.k_offsets.empty() ? options.q_offsets : options.k_offsets) {
+  require(packed_ || options.k_offsets.empty(), "[{}] k_offsets is given without q_offsets", function);
+  if (!packed_) return;
+  require(sizes.batch == 1, "[{}] q_offsets is given and the batch is {}: packed sequences are one entry of the batch axis",
+          function, sizes.batch);
+  require(options.query_lengths.empty(), "[{}] both q_offsets and query_lengths are given, expected one of them", function);
+  check_offsets(function, "q_offsets", q_offsets_, sizes.q_len);
+  check_offsets(function, options.k_offsets.empty() ? "q_offsets (for the keys, as there is no k_offsets)" : "k_offsets",
+                k_offsets_, sizes.kv_len);
+  require(q_offsets_.size() == k_offsets_.size(), "[{}] q_offsets and k_offsets have {} and {} numbers, expected as many",
+          function, q_offsets_.size(), k_offsets_.size());
+  batch_ = static_cast<int64_t>(q_offsets_.size()) - 1;
+}
+
+CallSizes CallRows::widest() const noexcept {
+  if (!packed_) return sizes_;
+  CallSizes widest = sizes_;
+  widest.batch = batch_;
+  widest.q_len = widest.kv_len = 0;
+  for (int64_t b = 0; b < batch_; ++b) {
+    widest.q_len = std::max(widest.q_len, q_len(b));
+    widest.kv_len = std::max(widest.kv_len, kv_len(b));
+  }
+  return widest;
+}
+
+void refuse_packed(std::string_view function, const AttentionOptions& options) {
+  require(options.q_offsets.empty() && options.k_offsets.empty(),
+          "[{}] q_offsets: packed sequences are not taken here; make a call for each sequence", function);
+}
+
+void refuse_terms(std::string_view function, const AttentionOptions& options) {
+  const std::pair<const char*, bool> terms[] = {{"bias", options.bias.rank > 0},      {"alibi", options.alibi.has_value()},
+                                                {"t5", options.t5.has_value()},       {"xl", options.xl.has_value()},
+                                                {"sink", options.sink.rank > 0},
+                                                {"dropout", options.dropout && options.dropout->rate != 0}};
+  for (const auto& [name, given] : terms) require(!given, "[{}] {} is given, which is not taken here", function, name);
+}
+
+CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const CallRows& rows, const Mask& mask,
                              const AttentionOptions& options)
-    : sizes_(sizes) {
+    : sizes_(sizes), rows_(rows) {
   const bool q_given = options.q_positions.rank > 0, k_given = options.k_positions.rank > 0;
   require(!q_given || options.q_begin.empty(), "[{}] both q_begin and q_positions are given, expected one of them",
           function);
   require(!k_given || options.k_begin.empty(), "[{}] both k_begin and k_positions are given, expected one of them",
           function);
   const bool stated = q_given || k_given || !options.q_begin.empty() || !options.k_begin.empty();
-  require(stated || sizes.q_len == sizes.kv_len || !mask.compares_positions(),
-          "[{}] {} queries and {} keys under \"{}\": where the queries stand among the keys is not stated. Give "
-          "q_begin and k_begin (for the last "
-          "queries of a sequence q_begin = {}), or positions",
-          function, sizes.q_len, sizes.kv_len, mask.text(), sizes.kv_len - sizes.q_len);
+  for (int64_t b = 0; b < rows.batch(); ++b)
+    require(stated || rows.q_len(b) == 0 || rows.q_len(b) == rows.kv_len(b) || !mask.compares_positions(),
+            "[{}] {} queries and {} keys under \"{}\": where the queries stand among the keys is not stated. Give "
+            "q_begin{}, or positions",
+            function, rows.q_len(b), rows.kv_len(b), mask.text(),
+            rows.q_len(b) > rows.kv_len(b)
+                ? std::string()
+                : fmt::format(" (for the last queries of a sequence q_begin = {})", rows.kv_len(b) - rows.q_len(b)));
 
-  q_begin_ = per_row(function, "q_begin", options.q_begin, sizes.batch, 0, kMaxPosition);
-  k_begin_ = per_row(function, "k_begin", options.k_begin, sizes.batch, 0, kMaxPosition);
+  q_begin_ = per_row(function, "q_begin", options.q_begin, rows.batch(), 0, kMaxPosition);
+  k_begin_ = per_row(function, "k_begin", options.k_begin, rows.batch(), 0, kMaxPosition);
   if (q_given) q_positions_ = every_position(function, "q_positions", options.q_positions, sizes.batch, sizes.q_len);
   if (k_given) k_positions_ = every_position(function, "k_positions", options.k_positions, sizes.batch, sizes.kv_len);
   const auto encodings = [&](std::string_view name, const TensorView<const int64_t>& given, int64_t length) {
@@ -130,11 +190,11 @@ CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, 
 }
 
 void CallPositions::check_queries(const MaskPlan& plan) const {
-  for (int64_t b = 0; b < sizes_.batch; ++b) {
+  for (int64_t b = 0; b < rows_.batch(); ++b) {
     if (const int64_t* positions = queries(b))
-      plan.check_queries(b, positions, sizes_.q_len);
+      plan.check_queries(b, positions, rows_.q_len(b));
     else
-      plan.check_queries(b, Interval{q_begin(b), q_begin(b) + sizes_.q_len});
+      plan.check_queries(b, Interval{q_begin(b), q_begin(b) + rows_.q_len(b)});
   }
 }
 

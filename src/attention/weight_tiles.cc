@@ -51,6 +51,7 @@ WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
       sizes_(check_sizes(function, input.q, input.k, nullptr)),
       shape_(check_numbers(function, sizes_, input.options)),
       terms_(function, sizes_, input.options, shape_.scale) {
+  refuse_packed(function, input.options);
   inputs_.insert(inputs_.end(), terms_.ranges().begin(), terms_.ranges().end());
   const TensorView<const float>& lse = input.lse;
   require(lse.shape[0] == sizes_.batch && lse.shape[1] == sizes_.num_q_heads && lse.shape[2] == sizes_.q_len,

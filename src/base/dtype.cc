@@ -1,5 +1,7 @@
 #include "regard/dtype.h"
 
+#include "base/half.h"
+
 namespace regard {
 
 DTypeInfo info(DType type) noexcept {
@@ -27,6 +29,12 @@ DTypeInfo info(DType type) noexcept {
     case DType::kBool: return {"bool", 1, 1};
   }
   return {"unknown", 0, 1};
+}
+
+float rounded(float value, DType type) noexcept {
+  if (type == DType::kF16) return half_to_float(float_to_half(value));
+  if (type == DType::kBF16) return bf16_to_float(float_to_bf16(value));
+  return value;
 }
 
 bool is_weight_type(DType type) noexcept {

@@ -2,6 +2,7 @@
 import json
 import math
 import random
+import struct
 
 from command import Case, load_npy, main, save_npy
 
@@ -225,6 +226,121 @@ class Attend(Case):
         keys = save_npy(self.path("at.npy"), "i8", [5], at)
         self.check(data, words + ["--alibi", "published", "--k-encoding-positions", keys], see,
                    bias=lambda b, h, i, j: -slopes[h] * abs(i + 2 - at[j]))
+
+    def test_transformer_xl(self):
+        data, words = self.tensors(3, 5)
+        words += ["--mask", "causal", "--q-begin", 2]
+        see = lambda b, i, j: j <= i + 2
+        rng = random.Random(4)
+        numbers = lambda n: [round(rng.gauss(0, 1) * 64) / 64 for _ in range(n)]
+        u, v, r = numbers(H * D), numbers(H * D), numbers(5 * H * D)
+        files = ["--xl-u", save_npy(self.path("u.npy"), "f4", [H, D], u), "--xl-v", save_npy(self.path("v2.npy"), "f4", [H, D], v),
+                 "--xl-r", save_npy(self.path("r.npy"), "f4", [5, H, D], r)]
+        def expect(clamp, *more):
+            # q + u in front of the keys: u's part is one more bias, as k . u does not depend on the query.
+            def bias(b, h, i, j):
+                q, k = self.rows(data, "q", b, h)[i], self.rows(data, "k", b, h // (H // G))[j]
+                d = min(i + 2 - j, clamp)
+                content = sum(x * y for x, y in zip(u[h * D:(h + 1) * D], k))
+                position = sum((x + y) * z for x, y, z in zip(q, v[h * D:(h + 1) * D], r[(d * H + h) * D:(d * H + h + 1) * D]))
+                return (content + position) / math.sqrt(D)
+            self.check(data, words + files + list(more), see, bias=bias)
+        expect(4)
+        expect(2, "--xl-clamp", 2)
+        out = ["--out", self.path("o.npy")]
+        self.refused(2, "--xl-r has no vector for the distance -", "attend", *words[:6], "--q-begin", 0, *files, *out)
+        self.refused(2, "give [4, 6]", "attend", *words, "--xl-r", files[5], "--xl-u",
+                     save_npy(self.path("u2.npy"), "f4", [H, 2], [0.0] * (2 * H)), *out)
+        self.refused(2, "--xl-clamp needs --xl-r", "attend", *words, "--xl-clamp", 3, *out)
+
+    def test_dropout(self):
+        def philox(counter, key):
+            c, k = list(counter), list(key)
+            for _ in range(10):
+                a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+                c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF]
+                k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+            return c
+        data, words = self.tensors(3, 5)
+        before, after, out = self.path("b.npy"), self.path("a.npy"), self.path("o.npy")
+        words += ["--dropout", 0.5, "--seed", 9, "--out", out]
+        self.ok("attend", *words, "--weights", before)
+        self.ok("attend", *words, "--weights", after, "--dropout-weights", "after")
+        (_, w), (_, kept), (_, o) = load_npy(before), load_npy(after), load_npy(out)
+        dropped = 0
+        for b in range(B):
+            for h in range(H):
+                values = self.rows(data, "v", b, h // (H // G))
+                for i in range(3):
+                    key = philox((b, h, i, 0), (9, 0))[:2]
+                    at = (b * H + h) * 3 + i
+                    row = kept[at * 5:(at + 1) * 5]
+                    for j in range(5):
+                        keep = philox((j, 0, 0, 0), key)[0] >= 2 ** 31
+                        dropped += not keep
+                        self.assertEqual(row[j], 2 * w[at * 5 + j] if keep else 0.0)
+                    for c in range(V):
+                        self.assertAlmostEqual(o[at * V + c], sum(x * value[c] for x, value in zip(row, values)), delta=5e-6)
+        self.assertTrue(30 < dropped < 90, dropped)
+        self.refused(2, "less than 1", "attend", *words[:6], "--dropout", 1, "--out", out)
+        self.refused(2, "--seed needs --dropout", "attend", *words[:6], "--seed", 1, "--out", out)
+
+    def test_packed_sequences(self):
+        data, words = self.tensors(7, 9)
+        files = []
+        for name in "qkv":  # the first batch row alone
+            (_, heads, length, dim), values = data[name]
+            files += ["--" + name, save_npy(self.path(name + "1.npy"), "f4", [1, heads, length, dim], values[:heads * length * dim])]
+        out, lse = self.path("o.npy"), self.path("l.npy")
+        offsets = save_npy(self.path("offsets.npy"), "i8", [4], [0, 2, 2, 6])
+        for q_offsets in ("0,2,2,6", offsets):
+            self.ok("attend", *files, "--offsets", q_offsets, "--k-offsets", "0,3,4,8", "--q-begin", "1,0,0", "--mask", "causal", "--alibi", "published",
+                    "--rope", "half", "--out", out, "--lse", lse)
+            (_, o), (_, l) = load_npy(out), load_npy(lse)
+            for h in range(H):
+                q, k, v = self.rows(data, "q", 0, h), self.rows(data, "k", 0, h // (H // G)), self.rows(data, "v", 0, h // (H // G))
+                slope = 2.0 ** (-2 * (h + 1))
+                for (first, end), (k_first, k_end), begin in zip(((0, 2), (2, 2), (2, 6)), ((0, 3), (3, 4), (4, 8)), (1, 0, 0)):
+                    turned_q = [rope(x, begin + i, "half", D, 10000.0) for i, x in enumerate(q[first:end])]
+                    turned_k = [rope(x, j, "half", D, 10000.0) for j, x in enumerate(k[k_first:k_end])]
+                    outs, lses, _ = attention(turned_q, turned_k, v[k_first:k_end], lambda i, j: j <= i + begin, 1 / math.sqrt(D),
+                                              bias=lambda i, j: -slope * abs(i + begin - j))
+                    for i in range(end - first):
+                        at = h * 7 + first + i
+                        self.assertAlmostEqual(l[at], lses[i], delta=5e-6)
+                        for got, want in zip(o[at * V:(at + 1) * V], outs[i]):
+                            self.assertAlmostEqual(got, want, delta=5e-6)
+                self.assertEqual(o[(h * 7 + 6) * V:(h * 7 + 7) * V], [0.0] * V)
+                self.assertEqual(l[h * 7 + 6], -math.inf)
+        for bad, says in (("1,3", "rise from 0"), ("0,3,2", "rise from 0"), ("0,8", "at most 7"), ("0", "rise from 0")):
+            self.refused(2, says, "attend", *files, "--offsets", bad, "--out", out)
+        self.refused(2, "one batch row", "attend", *words, "--offsets", "0,3", "--out", out)
+        self.refused(2, "--k-offsets needs --offsets", "attend", *files, "--k-offsets", "0,3", "--out", out)
+        self.refused(2, "--weights takes no --offsets", "attend", *files, "--offsets", "0,3", "--weights", out)
+        self.refused(2, "3 keys", "attend", *files, "--offsets", "0,2", "--k-offsets", "0,3", "--mask", "causal", "--out", out)
+
+    def test_dtype(self):
+        rng = random.Random(5)
+        halves = lambda x: struct.unpack("<e", struct.pack("<e", x))[0]
+        def brain(x):  # round to nearest even at the upper half of a float32
+            bits = struct.unpack("<I", struct.pack("<f", x))[0]
+            return struct.unpack("<f", struct.pack("<I", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16))[0]
+        for name, to in (("f16", halves), ("bf16", brain)):
+            exact, rounded = [], []
+            for x, heads, length, dim in (("q", H, 3, D), ("k", G, 5, D), ("v", G, 5, V)):
+                values = [rng.gauss(0, 1) for _ in range(B * heads * length * dim)]
+                shape = [B, heads, length, dim]
+                exact += ["--" + x, save_npy(self.path(x + "e.npy"), "f4", shape, values)]
+                rounded += ["--" + x, save_npy(self.path(x + "r.npy"), "f4", shape, [to(struct.unpack("<f", struct.pack("<f", y))[0]) for y in values])]
+            a, b, c = self.path("a.npy"), self.path("b.npy"), self.path("c.npy")
+            self.ok("attend", *exact, "--dtype", name, "--out", a)
+            self.ok("attend", *rounded, "--out", b)
+            self.ok("attend", *exact, "--out", c)
+            self.assertEqual(load_npy(a), load_npy(b))
+            self.assertNotEqual(load_npy(a), load_npy(c))
+        data, words = self.tensors(3, 5)
+        big = save_npy(self.path("big.npy"), "f4", [B, H, 3, D], [7e4] + [0.0] * (B * H * 3 * D - 1))
+        self.refused(2, "holds 70000 at [0, 0, 0, 0], which --dtype f16 cannot hold", "attend", "--q", big, *words[2:], "--dtype", "f16", "--out", self.path("o.npy"))
 
     def test_refused_biases(self):
         data, words = self.tensors(3, 5)
