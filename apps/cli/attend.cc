@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "attend_gradients.h"
 #include "attend_terms.h"
 #include "input.h"
 #include "mask_options.h"
@@ -80,8 +81,11 @@ Positions read_positions(const Arguments& arguments, char side, const Tensor& te
   return positions;
 }
 
+// Which way vectors are turned: gradients go back the way that their vectors came.
+enum class Turn { kForth, kBack };
+
 // Turns every vector of `tensor` by its position; slots that were never written stay.
-void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
+void apply_rope(const Rope& rope, const Positions& positions, Turn turn, Tensor& tensor) {
   const auto half = static_cast<size_t>(rope.half());
   const bool interleaved = rope.config().order == RopeOrder::kInterleaved;
   std::vector<float> cos(half), sin(half);
@@ -90,6 +94,9 @@ void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
       const int64_t position = positions.encoding_of(b, i, tensor.length());
       if (position < 0) continue;
       rope.angles(position, cos.data(), sin.data());
+      if (turn == Turn::kBack) {
+        for (float& x : sin) x = -x;
+      }
       for (int64_t h = 0; h < tensor.heads(); ++h) {
         float* x = tensor.view().at(b, h, i);
         for (size_t j = 0; j < half; ++j) {
@@ -104,7 +111,9 @@ void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
   }
 }
 
-void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, Tensor& q, Tensor& k) {
+// Queries and keys, or their gradients; a tensor without a shape is left out.
+void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, int64_t dim, Turn turn, Tensor& q,
+                  Tensor& k) {
   if (!arguments.has("rope")) {
     if (arguments.source("rope-dim") == Source::kCommandLine || arguments.source("rope-theta") == Source::kCommandLine) {
       throw UsageError("--rope-dim and --rope-theta need --rope half or --rope interleaved");
@@ -113,14 +122,14 @@ void turn_by_rope(const Arguments& arguments, const Positions& q_positions, cons
   }
   RopeConfig config;
   config.order = arguments.text("rope") == "interleaved" ? RopeOrder::kInterleaved : RopeOrder::kHalfSplit;
-  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : q.dim();
+  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : dim;
   config.theta = arguments.number("rope-theta");
-  if (config.rotary_dim > std::min(q.dim(), k.dim())) {
-    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, std::min(q.dim(), k.dim())));
+  if (config.rotary_dim > dim) {
+    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, dim));
   }
   const Rope rope(config);
-  apply_rope(rope, q_positions, q);
-  apply_rope(rope, k_positions, k);
+  if (!q.shape.empty()) apply_rope(rope, q_positions, turn, q);
+  if (!k.shape.empty()) apply_rope(rope, k_positions, turn, k);
 }
 
 // The names inside the table(...) terms of a mask.
@@ -171,10 +180,16 @@ void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& 
                                q.length() < k.length() ? fmt::format(", {} when they are the last ones", k.length() - q.length()) : ""));
 }
 
+std::vector<std::string_view> result_options() {
+  std::vector<std::string_view> options = {"out", "lse", "weights"};
+  options.insert(options.end(), gradient_outputs().begin(), gradient_outputs().end());
+  return options;
+}
+
 // Two arrays behind each other are no .npy file.
 void check_outputs(const Arguments& arguments) {
   std::string_view first;
-  for (const std::string_view option : {"out", "lse", "weights"}) {
+  for (const std::string_view option : result_options()) {
     if (arguments.text(option) != "-") continue;
     if (!first.empty()) throw UsageError(fmt::format("--{} and --{} cannot both go to standard output", first, option));
     first = option;
@@ -183,8 +198,9 @@ void check_outputs(const Arguments& arguments) {
 
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
-  if (!arguments.has("out") && !arguments.has("lse") && !arguments.has("weights")) {
-    throw UsageError("nothing to write; give --out, --lse or --weights");
+  const std::vector<std::string_view> results = result_options();
+  if (std::none_of(results.begin(), results.end(), [&](std::string_view option) { return arguments.has(option); })) {
+    throw UsageError("nothing to write; give --out, --lse, --weights or, with --grad, --dq, --dk, --dv");
   }
   check_outputs(arguments);
   const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
@@ -210,7 +226,8 @@ int run_attend(Context& context) {
   terms.apply(options);
   options.limits = read_limits(arguments, bindings);
   options.stop = &stop_token();
-  turn_by_rope(arguments, q_positions, k_positions, q, k);
+  GradientCall gradients(arguments, q, k, v, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kForth, q, k);
 
   // All memory is taken before the work begins.
   Tensor out = empty_tensor({q.batch(), q.heads(), q.length(), v.dim()}), lse_values = empty_tensor({q.batch(), q.heads(), q.length()});
@@ -233,6 +250,9 @@ int run_attend(Context& context) {
     attention_weights(q.view(), k.view(), lse, mask, options, {0, q.length()}, {0, k.length()}, weights.view());
     save(weights_path, weights);
   }
+  gradients.compute(q, k, v, out, lse_values, mask, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kBack, gradients.dq(), gradients.dk());
+  gradients.save(save);
   report_written(context, written);
   return 0;
 }
@@ -284,6 +304,7 @@ std::vector<Option> attend_options() {
                     .min = 1e-6, .max = 1e30},
                },
                score_term_options(),
+               gradient_options(),
                {
                    json_option(),
                    force_option(),
@@ -300,7 +321,9 @@ Command attend_command() {
                      "the mask hides cannot matter, even if it is NaN. float16 and float64 files are read as float32.",
       .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",
-                    "The weights of queries that stand behind 512 keys."}},
+                    "The weights of queries that stand behind 512 keys."},
+                   {"regard attend --q q.npy --k k.npy --v v.npy --mask causal --grad dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
+                    "The gradients of a loss, from its gradient with respect to the result."}},
       .positionals = {},
       .options = attend_options(),
       .run = run_attend,
