@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "attend_gradients.h"
 #include "attend_looks.h"
 #include "attend_positions.h"
 #include "attend_terms.h"
@@ -67,17 +68,23 @@ void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& 
                                q.length() < k.length() ? fmt::format(", {} when they are the last ones", k.length() - q.length()) : ""));
 }
 
+std::vector<std::string_view> result_options() {
+  std::vector<std::string_view> options = {"out", "lse", "weights", "stats", "top", "top-weights", "column-sums"};
+  options.insert(options.end(), gradient_outputs().begin(), gradient_outputs().end());
+  return options;
+}
+
 // Two arrays behind each other are no .npy file.
 void check_outputs(const Arguments& arguments) {
   bool any = false;
   std::string_view first;
-  for (const std::string_view option : {"out", "lse", "weights", "stats", "top", "top-weights", "column-sums"}) {
+  for (const std::string_view option : result_options()) {
     any = any || arguments.has(option);
     if (arguments.text(option) != "-") continue;
     if (!first.empty()) throw UsageError(fmt::format("--{} and --{} cannot both go to standard output", first, option));
     first = option;
   }
-  if (!any) throw UsageError("nothing to write; give --out, --lse, --weights, --stats, --top or --column-sums");
+  if (!any) throw UsageError("nothing to write; give --out, --lse, --weights, --stats, --top or --column-sums, or with --grad --dq, --dk or --dv");
 }
 
 // A refusal of the library with its words for the options.
@@ -127,7 +134,8 @@ int run_attend(Context& context) {
   terms.apply(options);
   options.limits = read_limits(arguments, bindings);
   options.stop = &stop_token();
-  turn_by_rope(arguments, q_positions, k_positions, q, k);
+  GradientCall gradients(arguments, q, k, v, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kForth, q, k);
 
   // All memory is taken before the work begins.
   Tensor out = empty_tensor({q.batch(), q.heads(), q.length(), v.dim()}), lse_values = empty_tensor({q.batch(), q.heads(), q.length()});
@@ -157,6 +165,9 @@ int run_attend(Context& context) {
     save(weights_path, weights);
   }
   looks.run(q, k, lse, mask, options, written);
+  gradients.compute(q, k, v, out, lse_values, mask, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kBack, gradients.dq(), gradients.dk());
+  gradients.save(save);
   report_written(context, written);
   return 0;
 }
@@ -194,6 +205,7 @@ std::vector<Option> attend_options() {
                },
                score_term_options(),
                look_options(),
+               gradient_options(),
                {
                    json_option(),
                    force_option(),
@@ -210,7 +222,9 @@ Command attend_command() {
                      "the mask hides cannot matter, even if it is NaN. float16 and float64 files are read as float32.",
       .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",
-                    "The weights of queries that stand behind 512 keys."}},
+                    "The weights of queries that stand behind 512 keys."},
+                   {"regard attend --q q.npy --k k.npy --v v.npy --mask causal --grad dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
+                    "The gradients of a loss, from its gradient with respect to the result."}},
       .positionals = {},
       .options = attend_options(),
       .run = run_attend,

@@ -79,7 +79,7 @@ std::vector<int64_t> read_offsets(const Arguments& arguments, const std::string&
 }
 
 // Turns every vector of `tensor` by its position; slots that were never written stay.
-void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
+void apply_rope(const Rope& rope, const Positions& positions, Turn turn, Tensor& tensor) {
   const auto half = static_cast<size_t>(rope.half());
   const bool interleaved = rope.config().order == RopeOrder::kInterleaved;
   std::vector<float> cos(half), sin(half);
@@ -88,6 +88,9 @@ void apply_rope(const Rope& rope, const Positions& positions, Tensor& tensor) {
       const int64_t position = positions.encoding_of(b, i, tensor.length());
       if (position < 0) continue;
       rope.angles(position, cos.data(), sin.data());
+      if (turn == Turn::kBack) {
+        for (float& x : sin) x = -x;
+      }
       for (int64_t h = 0; h < tensor.heads(); ++h) {
         float* x = tensor.view().at(b, h, i);
         for (size_t j = 0; j < half; ++j) {
@@ -128,7 +131,8 @@ Positions read_positions(const Arguments& arguments, char side, const Tensor& te
   return positions;
 }
 
-void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, Tensor& q, Tensor& k) {
+void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, int64_t dim, Turn turn, Tensor& q,
+                  Tensor& k) {
   if (!arguments.has("rope")) {
     if (arguments.source("rope-dim") == Source::kCommandLine || arguments.source("rope-theta") == Source::kCommandLine) {
       throw UsageError("--rope-dim and --rope-theta need --rope half or --rope interleaved");
@@ -137,14 +141,14 @@ void turn_by_rope(const Arguments& arguments, const Positions& q_positions, cons
   }
   RopeConfig config;
   config.order = arguments.text("rope") == "interleaved" ? RopeOrder::kInterleaved : RopeOrder::kHalfSplit;
-  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : q.dim();
+  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : dim;
   config.theta = arguments.number("rope-theta");
-  if (config.rotary_dim > std::min(q.dim(), k.dim())) {
-    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, std::min(q.dim(), k.dim())));
+  if (config.rotary_dim > dim) {
+    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, dim));
   }
   const Rope rope(config);
-  apply_rope(rope, q_positions, q);
-  apply_rope(rope, k_positions, k);
+  if (!q.shape.empty()) apply_rope(rope, q_positions, turn, q);
+  if (!k.shape.empty()) apply_rope(rope, k_positions, turn, k);
 }
 
 std::vector<Option> position_options() {

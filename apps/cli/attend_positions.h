@@ -41,7 +41,11 @@ std::vector<Option> position_options();
 /// The options of one side, 'q' or 'k'. Errors: UsageError, naming the option.
 Positions read_positions(const Arguments& arguments, char side, const Tensor& tensor);
 
-/// --rope: turns every query and key by its position.
-void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, Tensor& q, Tensor& k);
+/// Which way vectors are turned: gradients go back the way that their vectors came.
+enum class Turn { kForth, kBack };
+
+/// --rope: turns every query and key, of `dim` elements, by its position. A tensor without a shape is left out.
+void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, int64_t dim, Turn turn, Tensor& q,
+                  Tensor& k);
 
 }  // namespace regard::cli
