@@ -31,9 +31,7 @@ std::vector<std::string> LookRequest::statistics() const {
 void LookRequest::reserve(const Tensor& q, const Tensor& k) {
   const std::vector<int64_t> rows = {q.batch(), q.heads(), q.length()};
   const auto with = [&](int64_t last) {
-    std::vector<int64_t> shape = rows;
-    shape.push_back(last);
-    return shape;
+    return std::vector<int64_t>{rows[0], rows[1], rows[2], last};
   };
   if (!stats_path_.empty()) {
     stats_ = empty_tensor(with(static_cast<int64_t>(statistics().size())));
