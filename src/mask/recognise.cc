@@ -14,7 +14,8 @@
 namespace regard {
 namespace {
 
-constexpr size_t kSizesEach = 4;                      // candidates of blocks, chunk and dilated
+constexpr size_t kSizesEach = 16;                     // candidates of blocks and chunk
+constexpr size_t kStepsEach = 4;                      // of dilated
 constexpr int64_t kMaxSizeWork = int64_t{1} << 26;    // rows times sizes that are tried for blocks and chunk
 
 int64_t floor_div(int64_t a, int64_t n) { return a / n - (a % n < 0 ? 1 : 0); }
@@ -73,7 +74,8 @@ class Recogniser {
     return rows;
   }
 
-  // Sizes n for which `wrong(query, n)` holds for no query, the smallest or the largest few.
+  // Sizes n for which `wrong(query, n)` holds for no query, the smallest or the largest few. Blocks and chunks of n lie
+  // within those of its multiples, so that of two such sizes only the tighter, or the larger, one counts.
   template <class Wrong>
   std::vector<int64_t> sizes(bool smallest, const Wrong& wrong) const {
     const int64_t longest = std::max(q_begin_ + table_.q_len(), table_.kv_len());
@@ -81,7 +83,7 @@ class Recogniser {
     std::vector<int64_t> found;
     for (int64_t i = 0; i < most && found.size() < kSizesEach; ++i) {
       const int64_t n = smallest ? i + 1 : most - i;
-      bool good = true;
+      bool good = std::none_of(found.begin(), found.end(), [&](int64_t m) { return smallest ? n % m == 0 : m % n == 0; });
       for (int64_t row = 0; row < table_.q_len() && good; ++row) good = !wrong(static_cast<size_t>(row), q_begin_ + row, n);
       if (good) found.push_back(n);
     }
@@ -134,7 +136,7 @@ class Recogniser {
     for (int64_t n : sizes(false, in_chunk)) terms.push_back(Mask::chunk(n));
     const int64_t shift = q_begin_ + table_.q_len(), diagonals = static_cast<int64_t>(f.diagonals.size());
     size_t found = 0;
-    for (int64_t n = 2; n < diagonals && found < kSizesEach; ++n) {
+    for (int64_t n = 2; n < diagonals && found < kStepsEach; ++n) {
       bool good = true;
       for (int64_t d = floor_div(-shift, n) * n + n; d + shift < diagonals && good; d += n) good = !f.diagonals[static_cast<size_t>(d + shift)];
       if (!good) continue;
