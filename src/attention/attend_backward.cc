@@ -75,7 +75,6 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   const AttentionShape shape = check_numbers(kName, sizes, options);
   refuse_packed(kName, options);
-  refuse_terms(kName, options);
   TensorView<const float> out_shape, lse_shape;
   out_shape.rank = 4;
   out_shape.shape = {sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim};
@@ -85,6 +84,10 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   ranges.push_back(check_like("lse", lse, lse_shape));
   ranges.push_back(check_like("dout", dout, out_shape));
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
+  if (options.xl)
+    fail(Code::kUnsupported, "[{}] xl has no gradients yet: Transformer-XL's terms are forward only", kName);
+  if (options.dropout && options.dropout->rate != 0)
+    fail(Code::kUnsupported, "[{}] dropout has no gradients yet: it is forward only", kName);
   const ScoreTerms terms(kName, sizes, options, shape.scale);
   for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
   const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);

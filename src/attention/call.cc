@@ -143,14 +143,6 @@ void refuse_packed(std::string_view function, const AttentionOptions& options) {
           "[{}] q_offsets: packed sequences are not taken here; make a call for each sequence", function);
 }
 
-void refuse_terms(std::string_view function, const AttentionOptions& options) {
-  const std::pair<const char*, bool> terms[] = {{"bias", options.bias.rank > 0},      {"alibi", options.alibi.has_value()},
-                                                {"t5", options.t5.has_value()},       {"xl", options.xl.has_value()},
-                                                {"sink", options.sink.rank > 0},
-                                                {"dropout", options.dropout && options.dropout->rate != 0}};
-  for (const auto& [name, given] : terms) require(!given, "[{}] {} is given, which is not taken here", function, name);
-}
-
 CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const CallRows& rows, const Mask& mask,
                              const AttentionOptions& options)
     : sizes_(sizes), rows_(rows) {

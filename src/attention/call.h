@@ -50,9 +50,8 @@ class CallRows {
   std::vector<int64_t> q_offsets_, k_offsets_;
 };
 
-/// Errors: kInvalidArgument, naming them, for packed sequences and for score terms: where a function honours none of them.
+/// Errors: kInvalidArgument, naming them, for packed sequences: in functions that take none.
 void refuse_packed(std::string_view function, const AttentionOptions& options);
-void refuse_terms(std::string_view function, const AttentionOptions& options);
 
 /// Where the slots of each batch row stand.
 class CallPositions {

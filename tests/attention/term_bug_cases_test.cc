@@ -1,6 +1,8 @@
 // Public bug reports about biases, sinks and dropout, numbered as in bug_cases_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "attention/probe.h"
 #include "regard/error.h"
 
@@ -98,6 +100,53 @@ TEST(BugCase45, ASinkIsInTheDenominatorOnce) {
     const std::vector<float> many = weights_with(1, 512, Mask::full(), o);
     for (float x : many) ASSERT_NEAR(x, 1 / (512 + std::exp(static_cast<double>(sink))), 1e-8);
   }
+}
+
+TEST(BugCase14, TheMaskHoldsUnderDropoutAndWithWeights) {
+  for (double rate : {0.0, 0.5}) {
+    AttentionOptions o = at(0);
+    o.dropout = Dropout{.rate = rate, .seed = 3};
+    const std::vector<float> got = weights_with(3, 3, Mask::causal(), o), plain = weights_with(3, 3, Mask::causal(), at(0));
+    for (size_t i = 0; i < 3; ++i)
+      for (size_t j = 0; j < 3; ++j) {
+        const float want = j > i ? 0.0f : plain[3 * i + j];
+        EXPECT_TRUE(got[3 * i + j] == want || (rate > 0 && (got[3 * i + j] == 0 || got[3 * i + j] == 2 * want)));
+      }
+    const std::vector<float> q(3, 0.0f), k(3, 1.0f), lse = {0.0f, std::log(2.0f), std::log(3.0f)};
+    std::vector<float> w(9);
+    for (Dropout::Weights when : {Dropout::Weights::kBefore, Dropout::Weights::kAfter}) {
+      o.dropout->weights = when;
+      attention_weights(TensorView<const float>(q.data(), {1, 1, 3, 1}), TensorView<const float>(k.data(), {1, 1, 3, 1}),
+                        TensorView<const float>(lse.data(), {1, 1, 3}), Mask::causal(), o, {0, 3}, {0, 3}, {w.data(), {1, 1, 3, 3}});
+      for (size_t i = 0; i < 3; ++i)
+        for (size_t j = 0; j < 3; ++j) {
+          if (j > i) {
+            EXPECT_EQ(w[3 * i + j], 0.0f);
+          } else {
+            const double before = 1.0 / static_cast<double>(i + 1);
+            const bool after = when == Dropout::Weights::kAfter && rate > 0;
+            EXPECT_NEAR(w[3 * i + j], after ? (got[3 * i + j] == 0 ? 0 : 2 * before) : before, 1e-6);
+          }
+        }
+    }
+  }
+}
+
+// A rate is part of a call that trains; a call without one drops nothing.
+TEST(BugCase46, DropoutIsPartOfTheCallThatWantsIt) {
+  AttentionOptions train = at(0);
+  train.dropout = Dropout{.rate = 0.5, .seed = 1};
+  const std::vector<float> a = weights_with(1, 64, Mask::full(), train), b = weights_with(1, 64, Mask::full(), train);
+  EXPECT_TRUE(same_bits(a, b)) << "the seed is part of the call, too";
+  EXPECT_GT(std::count(a.begin(), a.end(), 0.0f), 16);
+  EXPECT_LT(std::count(a.begin(), a.end(), 0.0f), 48);
+  const std::vector<float> none = weights_with(1, 64, Mask::full(), at(0));
+  for (float x : none) EXPECT_EQ(x, 1.0f / 64);
+  train.dropout->rate = 0;
+  EXPECT_TRUE(same_bits(weights_with(1, 64, Mask::full(), train), none));
+  train.dropout->rate = 0.5;
+  train.dropout->seed = 2;
+  EXPECT_FALSE(same_bits(weights_with(1, 64, Mask::full(), train), a));
 }
 
 }  // namespace

@@ -154,4 +154,17 @@ struct TermProblem {
   }
 };
 
+/// A problem of several heads and batch rows whose queries end the keys.
+inline Problem small(int64_t q_len, int64_t kv_len, int64_t batch = 2) {
+  Problem p = with_lengths(q_len, kv_len, 24, 20);
+  p.batch = batch;
+  p.fill(static_cast<uint64_t>(31 + q_len + kv_len));
+  return p;
+}
+
+inline std::vector<Mask> some_masks() {
+  return {Mask::full(), Mask::causal(), Mask::window(100, 20), Mask::parse("causal & ~dilated(3)"),
+          Mask::parse("per_head(causal, window(10, *), full, none)")};
+}
+
 }  // namespace regard::testing_attention
