@@ -6,8 +6,12 @@
 #include <cctype>
 #include <utility>
 
+<<<<<<< HEAD
 #include "attend_looks.h"
 #include "attend_positions.h"
+=======
+#include "attend_gradients.h"
+>>>>>>> backward
 #include "attend_terms.h"
 #include "input.h"
 #include "mask_options.h"
@@ -19,6 +23,122 @@
 namespace regard::cli {
 namespace {
 
+<<<<<<< HEAD
+=======
+// A number for every slot: [n] or [batch, n], no axes where nothing was given.
+struct Slots {
+  std::vector<int64_t> values;
+  std::vector<int64_t> shape;
+
+  TensorView<const int64_t> view() const {
+    if (shape.empty()) return {};
+    if (shape.size() == 1) return {values.data(), {shape[0]}};
+    return {values.data(), {shape[0], shape[1]}};
+  }
+  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
+    return values[static_cast<size_t>((shape.size() == 2 && shape[0] > 1 ? batch * length : 0) + slot)];
+  }
+};
+
+// Where the slots of one side stand: the first position for all batch rows or one for each, or the position of every slot.
+struct Positions {
+  std::vector<int64_t> begin;
+  Slots slots, encoding;
+
+  int64_t of(int64_t batch, int64_t slot, int64_t length) const {
+    if (!slots.shape.empty()) return slots.of(batch, slot, length);
+    return begin.empty() ? slot : begin[begin.size() == 1 ? 0 : static_cast<size_t>(batch)] + slot;
+  }
+  // Where a slot stands for rotary embeddings and biases.
+  int64_t encoding_of(int64_t batch, int64_t slot, int64_t length) const {
+    return encoding.shape.empty() || of(batch, slot, length) < 0 ? of(batch, slot, length) : encoding.of(batch, slot, length);
+  }
+};
+
+// An option's file with a number for every slot.
+Slots read_slots(const Arguments& arguments, const std::string& option, const Tensor& tensor) {
+  if (!arguments.has(option)) return {};
+  const NpyArray array = load_npy(arguments.text(option));
+  const std::vector<int64_t>& s = array.shape;
+  const bool fits = (s.size() == 1 && s[0] == tensor.length()) ||
+                    (s.size() == 2 && (s[0] == 1 || s[0] == tensor.batch()) && s[1] == tensor.length());
+  if (!fits) {
+    throw UsageError(fmt::format("--{} has the shape {}; give [{}] or [{}, {}]", option, shape_text(s), tensor.length(), tensor.batch(),
+                                 tensor.length()));
+  }
+  if (is_float(array.type)) throw UsageError(fmt::format("--{} {} holds {}; give whole numbers", option, arguments.text(option), info(array.type).name));
+  return {array.to_i64(), s};
+}
+
+Positions read_positions(const Arguments& arguments, char side, const Tensor& tensor) {
+  const std::string begin = fmt::format("{}-begin", side), slots = fmt::format("{}-positions", side);
+  Positions positions;
+  if (arguments.has(begin)) {
+    positions.begin = parse_integers(arguments.text(begin), "--" + begin);
+    if (positions.begin.size() != 1 && static_cast<int64_t>(positions.begin.size()) != tensor.batch()) {
+      throw UsageError(fmt::format("--{} has {} numbers; give one, or one for each of the {} batch rows", begin, positions.begin.size(), tensor.batch()));
+    }
+  }
+  positions.slots = read_slots(arguments, slots, tensor);
+  positions.encoding = read_slots(arguments, fmt::format("{}-encoding-positions", side), tensor);
+  if (!positions.slots.shape.empty() && arguments.has(begin)) {
+    throw UsageError(fmt::format("--{} and --{} say the same thing; give one of them", begin, slots));
+  }
+  return positions;
+}
+
+// Which way vectors are turned: gradients go back the way that their vectors came.
+enum class Turn { kForth, kBack };
+
+// Turns every vector of `tensor` by its position; slots that were never written stay.
+void apply_rope(const Rope& rope, const Positions& positions, Turn turn, Tensor& tensor) {
+  const auto half = static_cast<size_t>(rope.half());
+  const bool interleaved = rope.config().order == RopeOrder::kInterleaved;
+  std::vector<float> cos(half), sin(half);
+  for (int64_t b = 0; b < tensor.batch(); ++b) {
+    for (int64_t i = 0; i < tensor.length(); ++i) {
+      const int64_t position = positions.encoding_of(b, i, tensor.length());
+      if (position < 0) continue;
+      rope.angles(position, cos.data(), sin.data());
+      if (turn == Turn::kBack) {
+        for (float& x : sin) x = -x;
+      }
+      for (int64_t h = 0; h < tensor.heads(); ++h) {
+        float* x = tensor.view().at(b, h, i);
+        for (size_t j = 0; j < half; ++j) {
+          float& a = x[interleaved ? 2 * j : j];
+          float& c = x[interleaved ? 2 * j + 1 : j + half];
+          const float turned_a = a * cos[j] - c * sin[j], turned_c = a * sin[j] + c * cos[j];
+          a = turned_a;
+          c = turned_c;
+        }
+      }
+    }
+  }
+}
+
+// Queries and keys, or their gradients; a tensor without a shape is left out.
+void turn_by_rope(const Arguments& arguments, const Positions& q_positions, const Positions& k_positions, int64_t dim, Turn turn, Tensor& q,
+                  Tensor& k) {
+  if (!arguments.has("rope")) {
+    if (arguments.source("rope-dim") == Source::kCommandLine || arguments.source("rope-theta") == Source::kCommandLine) {
+      throw UsageError("--rope-dim and --rope-theta need --rope half or --rope interleaved");
+    }
+    return;
+  }
+  RopeConfig config;
+  config.order = arguments.text("rope") == "interleaved" ? RopeOrder::kInterleaved : RopeOrder::kHalfSplit;
+  config.rotary_dim = arguments.has("rope-dim") ? arguments.integer("rope-dim") : dim;
+  config.theta = arguments.number("rope-theta");
+  if (config.rotary_dim > dim) {
+    throw UsageError(fmt::format("--rope-dim is {}; the heads have {} elements", config.rotary_dim, dim));
+  }
+  const Rope rope(config);
+  if (!q.shape.empty()) apply_rope(rope, q_positions, turn, q);
+  if (!k.shape.empty()) apply_rope(rope, k_positions, turn, k);
+}
+
+>>>>>>> backward
 // The names inside the table(...) terms of a mask.
 std::vector<std::string> table_names(std::string_view text) {
   std::vector<std::string> names;
@@ -67,12 +187,22 @@ void check_placement(const Arguments& arguments, const Tensor& q, const Tensor& 
                                q.length() < k.length() ? fmt::format(", {} when they are the last ones", k.length() - q.length()) : ""));
 }
 
+std::vector<std::string_view> result_options() {
+  std::vector<std::string_view> options = {"out", "lse", "weights"};
+  options.insert(options.end(), gradient_outputs().begin(), gradient_outputs().end());
+  return options;
+}
+
 // Two arrays behind each other are no .npy file.
 void check_outputs(const Arguments& arguments) {
   bool any = false;
   std::string_view first;
+<<<<<<< HEAD
   for (const std::string_view option : {"out", "lse", "weights", "stats", "top", "top-weights", "column-sums"}) {
     any = any || arguments.has(option);
+=======
+  for (const std::string_view option : result_options()) {
+>>>>>>> backward
     if (arguments.text(option) != "-") continue;
     if (!first.empty()) throw UsageError(fmt::format("--{} and --{} cannot both go to standard output", first, option));
     first = option;
@@ -98,6 +228,13 @@ std::string in_options(std::string message) {
 
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
+<<<<<<< HEAD
+=======
+  const std::vector<std::string_view> results = result_options();
+  if (std::none_of(results.begin(), results.end(), [&](std::string_view option) { return arguments.has(option); })) {
+    throw UsageError("nothing to write; give --out, --lse, --weights or, with --grad, --dq, --dk, --dv");
+  }
+>>>>>>> backward
   check_outputs(arguments);
   const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
                     weights_path = output_path(arguments, "weights", kNpyMagic);
@@ -127,7 +264,8 @@ int run_attend(Context& context) {
   terms.apply(options);
   options.limits = read_limits(arguments, bindings);
   options.stop = &stop_token();
-  turn_by_rope(arguments, q_positions, k_positions, q, k);
+  GradientCall gradients(arguments, q, k, v, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kForth, q, k);
 
   // All memory is taken before the work begins.
   Tensor out = empty_tensor({q.batch(), q.heads(), q.length(), v.dim()}), lse_values = empty_tensor({q.batch(), q.heads(), q.length()});
@@ -156,7 +294,13 @@ int run_attend(Context& context) {
     attention_weights(q.view(), k.view(), lse, mask, options, {0, q.length()}, {0, k.length()}, weights.view());
     save(weights_path, weights);
   }
+<<<<<<< HEAD
   looks.run(q, k, lse, mask, options, written);
+=======
+  gradients.compute(q, k, v, out, lse_values, mask, options);
+  turn_by_rope(arguments, q_positions, k_positions, q.dim(), Turn::kBack, gradients.dq(), gradients.dk());
+  gradients.save(save);
+>>>>>>> backward
   report_written(context, written);
   return 0;
 }
@@ -193,7 +337,11 @@ std::vector<Option> attend_options() {
                     .help = "Bounds the scores: X tanh(score / X), before biases and mask; 0 is off.", .fallback = "0", .min = 0},
                },
                score_term_options(),
+<<<<<<< HEAD
                look_options(),
+=======
+               gradient_options(),
+>>>>>>> backward
                {
                    json_option(),
                    force_option(),
@@ -210,7 +358,9 @@ Command attend_command() {
                      "the mask hides cannot matter, even if it is NaN. float16 and float64 files are read as float32.",
       .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",
-                    "The weights of queries that stand behind 512 keys."}},
+                    "The weights of queries that stand behind 512 keys."},
+                   {"regard attend --q q.npy --k k.npy --v v.npy --mask causal --grad dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
+                    "The gradients of a loss, from its gradient with respect to the result."}},
       .positionals = {},
       .options = attend_options(),
       .run = run_attend,

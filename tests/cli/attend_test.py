@@ -361,6 +361,58 @@ class Attend(Case):
         self.refused(2, "--t5-max-distance is 4", "attend", *words, "--t5-table", odd, "--t5", "causal", "--t5-max-distance", 4)
         self.refused(2, f"--sink {flat} has the shape [5]; give [4]", "attend", *words, "--sink", flat)
 
+    def test_gradients(self):
+        """The derivative of sum(grad * out) + sum(grad_lse * lse) along random directions, by differences."""
+        nq, nk, buckets = 3, 4, 8
+        data, words = self.tensors(nq, nk)
+        rng = random.Random(5)
+        draw = lambda *shape: (list(shape), [round(rng.gauss(0, 1) * 4096) / 4096 for _ in range(math.prod(shape))])
+        data.update(bias=draw(1, H, 1, nk), table=draw(buckets, H), sink=draw(H), dout=draw(B, H, nq, V), dlse=draw(B, H, nq))
+        words += ["--mask", "causal", "--q-begin", 1, "--softcap", 1.5, "--rope", "half", "--rope-theta", 100, "--t5", "causal", "--t5-max-distance", 16]
+        for option, name in (("bias", "bias"), ("t5-table", "table"), ("sink", "sink"), ("grad", "dout"), ("grad-lse", "dlse")):
+            words += [f"--{option}", save_npy(self.path(name + ".npy"), "f4", *data[name])]
+
+        def loss(data):
+            total = 0.0
+            for b in range(B):
+                for h in range(H):
+                    q, k, v = self.rows(data, "q", b, h), self.rows(data, "k", b, h // (H // G)), self.rows(data, "v", b, h // (H // G))
+                    q, k = ([rope(x, first + i, "half", D, 100.0) for i, x in enumerate(rows)] for rows, first in ((q, 1), (k, 0)))
+                    # Up to half of the buckets each distance has its own.
+                    bias = lambda i, j: data["bias"][1][h * nk + j] + data["table"][1][max(0, i + 1 - j) * H + h]
+                    outs, lses, _ = attention(q, k, v, lambda i, j: j <= i + 1, 1 / math.sqrt(D), 1.5, bias, data["sink"][1][h])
+                    for i in range(nq):
+                        at = (b * H + h) * nq + i
+                        total += sum(x * y for x, y in zip(outs[i], data["dout"][1][at * V:(at + 1) * V])) + lses[i] * data["dlse"][1][at]
+            return total
+
+        results = {"q": "dq", "k": "dk", "v": "dv", "bias": "dbias", "table": "dt5-table", "sink": "dsink"}
+        self.ok("attend", *words, *(word for option in results.values() for word in (f"--{option}", self.path(option + ".npy"))))
+        for name, option in results.items():
+            shape, values = data[name]
+            got_shape, got = load_npy(self.path(option + ".npy"))
+            self.assertEqual(got_shape, tuple(shape))
+            for _ in range(3):
+                along = [rng.gauss(0, 1) for _ in values]
+                moved = lambda step: {**data, name: (shape, [x + step * y for x, y in zip(values, along)])}
+                want = (loss(moved(1e-5)) - loss(moved(-1e-5))) / 2e-5
+                self.assertAlmostEqual(sum(x * y for x, y in zip(got, along)), want, delta=2e-5 * (1 + abs(want)), msg=option)
+                self.assertGreater(abs(want), 1e-3, "a derivative of zero proves nothing")
+        again = self.path("again.npy")
+        self.ok("attend", *words, "--dk", again)
+        self.assertEqual(load_npy(again), load_npy(self.path("dk.npy")))
+
+    def test_refused_gradients(self):
+        data, words = self.tensors(2, 2)
+        grad = ["--grad", save_npy(self.path("g.npy"), "f4", [B, H, 2, V], [1.0] * (B * H * 2 * V))]
+        out = self.path("x.npy")
+        self.refused(2, "--dq needs --grad or --grad-lse", "attend", *words, "--dq", out)
+        self.refused(2, "no gradient is wanted", "attend", *words, *grad, "--out", out)
+        self.refused(2, "--dbias needs --bias", "attend", *words, *grad, "--dbias", out)
+        self.refused(2, "--dsink needs --sink", "attend", *words, *grad, "--dsink", out)
+        self.refused(2, "--dq and --dk cannot both go to standard output", "attend", *words, *grad, "--dq", "-", "--dk", "-")
+        self.refused(2, f"has the shape [{B}, {H}, 2, {D}]; give [{B}, {H}, 2, {V}]", "attend", *words, "--grad", words[1], "--dq", out)
+
 
 if __name__ == "__main__":
     main()
