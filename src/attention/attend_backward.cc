@@ -83,7 +83,9 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   ranges.push_back(check_like("lse", lse, lse_shape));
   ranges.push_back(check_like("dout", dout, out_shape));
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
-  const ScoreTerms terms(kName, sizes, options);
+  if (options.xl)
+    fail(Code::kUnsupported, "[{}] xl has no gradients yet: Transformer-XL's terms are forward only", kName);
+  const ScoreTerms terms(kName, sizes, options, shape.scale);
   for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
   const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);
   require(!absent(dq) || !absent(dk) || !absent(dv) || term_wanted,
