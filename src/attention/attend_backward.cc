@@ -86,8 +86,6 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
   if (options.xl)
     fail(Code::kUnsupported, "[{}] xl has no gradients yet: Transformer-XL's terms are forward only", kName);
-  if (options.dropout && options.dropout->rate != 0)
-    fail(Code::kUnsupported, "[{}] dropout has no gradients yet: it is forward only", kName);
   const ScoreTerms terms(kName, sizes, options, shape.scale);
   for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
   const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);

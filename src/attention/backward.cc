@@ -220,8 +220,8 @@ class BackwardCall {
                .delta = rows_.delta(i),
                .seen = at.seen,
                .bias = terms_ ? terms_->lower(at, rows_, keys, scratch.terms) : nullptr,
-               .keep = nullptr,
-               .keep_scale = 1.0f,
+               .keep = terms_ ? terms_->keep(at, rows_, scratch.terms) : nullptr,
+               .keep_scale = terms_ ? terms_->keep_scale() : 1.0f,
                .p = scratch.p,
                .ds = scratch.ds,
                .db = shape_.softcap == 0 ? nullptr : scratch.terms.db};
@@ -296,7 +296,8 @@ class BackwardCall {
         finish_key(scratch.dk, at, shape_.head_dim, static_cast<float>(math::kLn2),
                    tensors_.dk.at(item.batch, item.kv_head, slot));
       if (tensors_.dv.data != nullptr)
-        finish_key(scratch.dv, at, shape_.value_dim, 1.0f, tensors_.dv.at(item.batch, item.kv_head, slot));
+        finish_key(scratch.dv, at, shape_.value_dim, terms_ ? terms_->keep_scale() : 1.0f,
+                   tensors_.dv.at(item.batch, item.kv_head, slot));
     }
   }
   void finish_key(const float* sums, int64_t at, int dim, float factor, float* to) const noexcept {

@@ -10,6 +10,7 @@ namespace regard {
 
 using kernels::kMaxBlockRows;
 using kernels::kPanelKeys;
+using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 using kernels::kWeightStride;
 
@@ -22,6 +23,8 @@ BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& op
       dense_(terms.dense()),
       by_distance_(terms.by_distance()),
       sinks_(terms.sinks()),
+      dropout_(terms.dropout()),
+      keep_scale_(terms.drops() ? terms.keep_scale() : 1.0f),
       wanted_(wanted),
       bias_(wanted.bias) {
   if (!by_distance_.empty())
@@ -65,6 +68,8 @@ BackwardTermScratch BackwardTerms::carve(Carver& carver) const {
     s.slot = carver.take<int64_t>(kTileKeys);
     s.encoding = carver.take<int64_t>(kTileKeys);
   }
+  if (dropout_.rate > 0)
+    s.keep = reinterpret_cast<uint64_t(*)[kPanelsPerTile]>(carver.take<uint64_t>(kRows * kPanelsPerTile));
   if (wants_pairs()) s.db = carver.take<float>(kRows * kWeightStride);
   if (over_queries_) s.columns = carver.take<float>(static_cast<size_t>(group_) * kTileKeys);
   if (buckets_ > 0) s.table = carver.take<double>(static_cast<size_t>(group_ * buckets_));
@@ -173,6 +178,22 @@ const float* const* BackwardTerms::lower(const BackwardStep& step, const Backwar
     scratch.rows[r] = sum;
   }
   return scratch.rows;
+}
+
+const uint64_t (*BackwardTerms::keep(const BackwardStep& step, const BackwardRows& rows,
+                                     const BackwardTermScratch& scratch) const noexcept)[kPanelsPerTile] {
+  if (dropout_.rate <= 0) return nullptr;
+  const BackwardRowBlock& block = rows.block(step.row_block);
+  const int64_t tile = step.keys->base / kTileKeys, panel = step.keys->base % kTileKeys / kPanelKeys;
+  uint64_t words[kPanelsPerTile];
+  for (int r = 0; r < block.rows; ++r) {
+    if (!rows.takes_part(step.row_block, r)) continue;
+    const kernels::DropoutKey key =
+        kernels::dropout_row_key(dropout_.seed, step.batch, rows.head(block, r), rows.position(block, r));
+    kernels::dropout_keep_words(key, tile, kernels::dropout_threshold(dropout_.rate), words);
+    for (int w = 0; w < step.panels; ++w) scratch.keep[r][w] = words[panel + w];
+  }
+  return scratch.keep;
 }
 
 }  // namespace regard

@@ -31,6 +31,7 @@ struct BackwardTermScratch {
   int64_t* encoding = nullptr;   // [256]
   float* columns = nullptr;      // [group][256]: db summed over rows
   double* table = nullptr;       // [group][buckets]
+  uint64_t (*keep)[kernels::kPanelsPerTile] = nullptr;  // [96]
 };
 
 /// One block of keys of one head, and the block of rows that is passing.
@@ -56,6 +57,7 @@ class BackwardTerms {
   bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty(); }
   bool wants_pairs() const noexcept { return wanted_.bias.data != nullptr || wanted_.t5_table.data != nullptr; }
   Turns turns() const noexcept { return turns_; }
+  float keep_scale() const noexcept { return keep_scale_; }
 
   BackwardTermScratch carve(Carver& carver) const;
   /// Makes room for the partial tables of so many items.
@@ -65,6 +67,9 @@ class BackwardTerms {
   /// The biases of the rows for the keys of the block, as kernels take them; null without any.
   const float* const* lower(const BackwardStep& step, const BackwardRows& rows, const BackwardKeys& keys,
                             const BackwardTermScratch& scratch) const noexcept;
+  /// Which weights of the rows dropout keeps; null without dropout.
+  const uint64_t (*keep(const BackwardStep& step, const BackwardRows& rows, const BackwardTermScratch& scratch)
+                      const noexcept)[kernels::kPanelsPerTile];
   /// Takes the gradients `db` of a step: what is the item's own, and, when it is the step's turn, what is not.
   void add(const BackwardStep& step, const BackwardRows& rows, const float* db,
            const BackwardTermScratch& scratch) const noexcept;
@@ -99,6 +104,8 @@ class BackwardTerms {
   TensorView<const float> dense_;
   const DistanceBias& by_distance_;
   const std::vector<float>& sinks_;
+  Dropout dropout_;
+  float keep_scale_;
   ScoreTermGradients wanted_;
   TensorView<float> bias_;  // the gradient, axes of extent 1 with stride 0
   bool over_queries_ = false;

@@ -60,6 +60,7 @@ class ScoreTerms {
   const TensorView<const float>& dense() const noexcept { return dense_; }
   const DistanceBias& by_distance() const noexcept { return by_distance_; }
   const std::vector<float>& sinks() const noexcept { return sinks_; }
+  const Dropout& dropout() const noexcept { return dropout_; }
 
   /// Makes the tables for sequence after sequence of the call, before the parallel part.
   void place(const SequenceQueries& sequence, const PackSource& keys, const TermSlots& slots);

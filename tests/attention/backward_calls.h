@@ -84,7 +84,7 @@ Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mas
               [](int64_t, float) {}, RowTerms(terms, p, b, h, i));
         }
   for (float& x : g.k) x = spec_finish(x, static_cast<float>(math::kLn2));
-  for (float& x : g.v) x = spec_finish(x, 1.0f);
+  for (float& x : g.v) x = spec_finish(x, static_cast<float>(terms.keep_scale));
   return g;
 }
 inline Gradients backward_by_spec(const Problem& p, const Upstream& up, const Mask& mask, const PairTerms& terms = {}) {

@@ -40,7 +40,10 @@ Gradients run_terms(const TermProblem& t, const Upstream& up, const Mask& mask, 
 }
 
 std::vector<Wanted> more_terms() {
-  std::vector<Wanted> all = wanted_terms();
+  std::vector<Wanted> all;
+  for (const Wanted& wanted : wanted_terms())
+    if (!wanted.xl) all.push_back(wanted);
+  all.push_back({.name = "all but xl", .dense = true, .alibi = true, .t5 = true, .sink = true, .dropout = 0.5});
   all.push_back(
       {.name = "dense [1, 1, 1, k]", .dense = true, .all_batch = true, .all_heads = true, .all_queries = true});
   all.push_back({.name = "dense [b, h, q, 1]", .dense = true, .all_keys = true});
@@ -220,6 +223,11 @@ TEST(BackwardTerms, RefusalsNameTheTerm) {
   refused([&](auto&, auto& terms) { terms.sink.data = g.q.data(); }, {"terms.sink", "overlaps", "dq"});
   refused([&](auto&, auto& terms) { terms.bias.data = const_cast<float*>(t.dense.data()); },
           {"terms.bias", "overlaps", "score term"});
+  const std::vector<float> r_vectors(2 * 4, 1.0f);
+  AttentionOptions relative = options_of(p);
+  relative.xl.emplace().r = TensorView<const float>(r_vectors.data(), {1, 2, 4});
+  expect_refused(Code::kUnsupported, {"[attend_backward]", "xl"},
+                 [&] { run_backward(p, up, Mask::causal(), relative); });
   refused([](auto& o, auto&) { o.bias.shape[2] = 4; }, {"[attend_backward]", "bias", "[1, 2, 4, 5]"});
 }
 
