@@ -22,12 +22,12 @@ struct RecognisedMask {
   int64_t q_begin = 0;  ///< position of the first query under which it does
 };
 
-/// Finds the expression: full, none, causal at any offset, window, prefix, lengths, documents, blocks, chunk, dilated, the
-/// complement of one of them, or & or | of two. For each of these terms the tightest one around the visible pairs, or
-/// the largest one inside them, is read off the table and the combination compared with it, so what is returned is
+/// Finds the expression: full, none, causal at any offset, window, prefix, lengths, documents, blocks, chunk, dilated,
+/// the complement of one of them, or & or | of two. For each of these terms the tightest one around the visible pairs,
+/// or the largest one inside them, is read off the table and the combination compared with it, so what is returned is
 /// equal on every pair; nothing is returned where none is. Without `q_begin`, queries begin at 0 when there are as
-/// many as keys, else also where the diagonal suggests. Keys begin at 0. Cost: a few passes over the words and runs of the table:
-/// well below a second for 4096 x 4096. Errors: kCancelled.
+/// many as keys, else also where the diagonal suggests. Keys begin at 0. Cost: a few passes over the words and runs of
+/// the table: well below a second for 4096 x 4096. Errors: kCancelled.
 REGARD_API std::optional<RecognisedMask> recognise_mask(const BitTable& table, std::optional<int64_t> q_begin = {},
                                                         const StopToken* stop = nullptr);
 
@@ -40,10 +40,10 @@ struct MaskArray {
 
 /// What the array is meant to be; whatever is not given is not checked.
 struct MaskCheck {
-  std::optional<Polarity> polarity;                     ///< of truth values; without it true keeps
-  std::optional<Mask> expected;                         ///< what the array should say
+  std::optional<Polarity> polarity;  ///< of truth values; without it true keeps
+  std::optional<Mask> expected;      ///< what the array should say
   std::optional<int64_t> batch, num_q_heads, q_len, kv_len;
-  std::optional<int64_t> q_begin;                       ///< position of the first query
+  std::optional<int64_t> q_begin;  ///< position of the first query
   const StopToken* stop = nullptr;
 };
 
@@ -72,19 +72,19 @@ struct MaskCheck {
 /// | `differs`              | the array is not what was expected, for none of the reasons above              |
 struct MaskFault {
   std::string name;
-  std::string says;  ///< a sentence
+  std::string says;                          ///< a sentence
   std::optional<int64_t> batch, head, q, k;  ///< the first place, by index in the array
 };
 
 struct MaskReport {
   std::vector<MaskFault> faults;
-  std::string reading;                          ///< how the array was read: "bool, true keeps"
-  std::vector<int64_t> shape;                   ///< [batch, heads, q, k] as it was read
-  std::optional<RecognisedMask> recognised;     ///< of what the array says, after `polarity`
+  std::string reading;                       ///< how the array was read: "bool, true keeps"
+  std::vector<int64_t> shape;                ///< [batch, heads, q, k] as it was read
+  std::optional<RecognisedMask> recognised;  ///< of what the array says, after `polarity`
 };
 
-/// Finds mistakes. Errors: kInvalidArgument for a type or a number of axes that no mask has, or sizes that contradict the
-/// shape's product; kCancelled.
+/// Finds mistakes. Errors: kInvalidArgument for a type or a number of axes that no mask has, or an expected mask that
+/// does not fit them; kCancelled.
 REGARD_API MaskReport check_mask_array(const MaskArray& array, const MaskCheck& check = {});
 
 }  // namespace regard

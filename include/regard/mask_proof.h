@@ -94,8 +94,8 @@ struct ProofBounds {
   std::optional<int64_t> q_len, kv_len;
   std::optional<int64_t> q_begin;  ///< position of the first query; as for resolve_placement()
   std::optional<int64_t> batch, num_q_heads;
-  MaskLimits limits;               ///< ANDed with the mask, as everywhere
-  int64_t max_work = 20'000'000;   ///< steps of reasoning before the answer is "not decided": a second or two
+  MaskLimits limits;              ///< ANDed with the mask, as everywhere
+  int64_t max_work = 20'000'000;  ///< steps of reasoning before the answer is "not decided": a second or two
   const StopToken* stop = nullptr;
 };
 
@@ -117,10 +117,10 @@ struct CounterExample {
 
 struct Proof {
   Verdict verdict = Verdict::kNotDecided;
-  std::string property;  ///< the text of the property
-  std::string scope;     ///< "all lengths", "512 queries from position 0 and 512 keys", ...
-  std::string method;    ///< how it was decided
-  std::string reason;    ///< kNotDecided: why
+  std::string property;                           ///< the text of the property
+  std::string scope;                              ///< "all lengths", "512 queries from position 0 and 512 keys", ...
+  std::string method;                             ///< how it was decided
+  std::string reason;                             ///< kNotDecided: why
   std::optional<CounterExample> counter_example;  ///< kRefuted
 };
 

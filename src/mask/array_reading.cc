@@ -30,7 +30,8 @@ Kinds count_kinds(const MaskArray& array, std::vector<uint8_t>& visible, const S
   const T* values = static_cast<const T*>(array.data);
   Kinds kinds;
   for (size_t i = 0; i < visible.size(); ++i) {
-    if (i % 65536 == 0 && stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[check_mask_array] stopped on request");
+    if (i % 65536 == 0 && stop != nullptr && stop->stop_requested())
+      fail(Code::kCancelled, "[check_mask_array] stopped on request");
     double x;
     if constexpr (std::is_same_v<T, uint16_t>) {
       x = array.type == DType::kF16 ? static_cast<double>(half_to_float(values[i])) : values[i];
@@ -38,12 +39,18 @@ Kinds count_kinds(const MaskArray& array, std::vector<uint8_t>& visible, const S
       x = static_cast<double>(values[i]);
     }
     const auto at = static_cast<int64_t>(i);
-    if (x == 0) kinds.zero.add(at, x);
-    else if (x == 1) kinds.one.add(at, x);
-    else if (std::isnan(x) || x == INFINITY) kinds.broken.add(at, x);
-    else if (std::isinf(x)) kinds.minus_infinity.add(at, x);
-    else if (x <= kLargeNegative) kinds.large_negative.add(at, x);
-    else kinds.other.add(at, x);
+    if (x == 0)
+      kinds.zero.add(at, x);
+    else if (x == 1)
+      kinds.one.add(at, x);
+    else if (std::isnan(x) || x == INFINITY)
+      kinds.broken.add(at, x);
+    else if (std::isinf(x))
+      kinds.minus_infinity.add(at, x);
+    else if (x <= kLargeNegative)
+      kinds.large_negative.add(at, x);
+    else
+      kinds.other.add(at, x);
     visible[i] = !(x <= kLargeNegative) && !std::isnan(x);
   }
   return kinds;
@@ -52,18 +59,29 @@ Kinds count_kinds(const MaskArray& array, std::vector<uint8_t>& visible, const S
 Kinds count_all(const MaskArray& array, std::vector<uint8_t>& visible, const StopToken* stop) {
   switch (array.type) {
     case DType::kBool:
-    case DType::kU8: return count_kinds<uint8_t>(array, visible, stop);
-    case DType::kI8: return count_kinds<int8_t>(array, visible, stop);
-    case DType::kI16: return count_kinds<int16_t>(array, visible, stop);
-    case DType::kI32: return count_kinds<int32_t>(array, visible, stop);
-    case DType::kI64: return count_kinds<int64_t>(array, visible, stop);
+    case DType::kU8:
+      return count_kinds<uint8_t>(array, visible, stop);
+    case DType::kI8:
+      return count_kinds<int8_t>(array, visible, stop);
+    case DType::kI16:
+      return count_kinds<int16_t>(array, visible, stop);
+    case DType::kI32:
+      return count_kinds<int32_t>(array, visible, stop);
+    case DType::kI64:
+      return count_kinds<int64_t>(array, visible, stop);
     case DType::kU16:
-    case DType::kF16: return count_kinds<uint16_t>(array, visible, stop);
-    case DType::kU32: return count_kinds<uint32_t>(array, visible, stop);
-    case DType::kU64: return count_kinds<uint64_t>(array, visible, stop);
-    case DType::kF32: return count_kinds<float>(array, visible, stop);
-    case DType::kF64: return count_kinds<double>(array, visible, stop);
-    default: fail(Code::kInvalidArgument, "[check_mask_array] elements of the type {} are no mask", info(array.type).name);
+    case DType::kF16:
+      return count_kinds<uint16_t>(array, visible, stop);
+    case DType::kU32:
+      return count_kinds<uint32_t>(array, visible, stop);
+    case DType::kU64:
+      return count_kinds<uint64_t>(array, visible, stop);
+    case DType::kF32:
+      return count_kinds<float>(array, visible, stop);
+    case DType::kF64:
+      return count_kinds<double>(array, visible, stop);
+    default:
+      fail(Code::kInvalidArgument, "[check_mask_array] elements of the type {} are no mask", info(array.type).name);
   }
 }
 
@@ -71,7 +89,8 @@ Kinds count_all(const MaskArray& array, std::vector<uint8_t>& visible, const Sto
 
 std::vector<int64_t> four_axes(const std::vector<int64_t>& shape) {
   require(shape.size() >= 2 && shape.size() <= 4,
-          "[check_mask_array] {} axes given; a mask has 2 to 4: [q, k], [heads, q, k] or [batch, heads, q, k]", shape.size());
+          "[check_mask_array] {} axes given; a mask has 2 to 4: [q, k], [heads, q, k] or [batch, heads, q, k]",
+          shape.size());
   std::vector<int64_t> four(4 - shape.size(), 1);
   four.insert(four.end(), shape.begin(), shape.end());
   return four;
@@ -105,10 +124,16 @@ ArrayReading read_elements(const MaskArray& array, const std::vector<int64_t>& s
       for (size_t i = 0; i < reading.visible.size(); ++i) reading.visible[i] = values[i] != 0;
     };
     switch (info(array.type).bytes) {
-      case 1: return bit(static_cast<const uint8_t*>(array.data));
-      case 2: return bit(static_cast<const uint16_t*>(array.data));
-      case 4: return array.type == DType::kF32 ? bit(static_cast<const float*>(array.data)) : bit(static_cast<const uint32_t*>(array.data));
-      default: return array.type == DType::kF64 ? bit(static_cast<const double*>(array.data)) : bit(static_cast<const uint64_t*>(array.data));
+      case 1:
+        return bit(static_cast<const uint8_t*>(array.data));
+      case 2:
+        return bit(static_cast<const uint16_t*>(array.data));
+      case 4:
+        return array.type == DType::kF32 ? bit(static_cast<const float*>(array.data))
+                                         : bit(static_cast<const uint32_t*>(array.data));
+      default:
+        return array.type == DType::kF64 ? bit(static_cast<const double*>(array.data))
+                                         : bit(static_cast<const uint64_t*>(array.data));
     }
   };
   const bool zero_and_one = kinds.zero.count + kinds.one.count == *size;
@@ -119,41 +144,54 @@ ArrayReading read_elements(const MaskArray& array, const std::vector<int64_t>& s
   }
   if (!floats)
     fault("integer-type", -1,
-          fmt::format("the elements are {}: one library reads them as truth values, the next one adds them to the scores; give bool", reading.type));
+          fmt::format("the elements are {}: one library reads them as truth values, the next one adds them to the "
+                      "scores; give bool",
+                      reading.type));
   if (zero_and_one && kinds.one.count > 0) {
     if (floats)
       fault("zero-and-one", kinds.zero.first,
-            "floats 0 and 1 are meant as truth values, but a float mask is added to the scores, and adding 0 or 1 hides nothing; give bool, or 0 and -inf");
+            "floats 0 and 1 are meant as truth values, but a float mask is added to the scores, and adding 0 or 1 "
+            "hides nothing; give bool, or 0 and -inf");
     take_as_truth();
     return reading;
   }
   if (kinds.broken.count > 0)
-    fault("not-a-number", kinds.broken.first, fmt::format("{} elements are NaN or +inf, the first is {:.6g}", kinds.broken.count, kinds.broken.value));
+    fault("not-a-number", kinds.broken.first,
+          fmt::format("{} elements are NaN or +inf, the first is {:.6g}", kinds.broken.count, kinds.broken.value));
   if (floats && kinds.zero.count == *size && *size > 0)
     fault("hides-nothing", -1, "every element is 0, and adding 0 hides nothing; a hidden pair is -inf");
   if (kinds.large_negative.count > 0) {
     const bool half = array.type == DType::kF16;
     fault(half ? "half-minimum" : "finite-minimum", kinds.large_negative.first,
-          fmt::format("{} elements are large negative numbers, the first is {:.6g}; {}; give -inf", kinds.large_negative.count, kinds.large_negative.value,
-                      half ? "in f16 two of them, or one and a low score, make -inf, and a row of them is an average of what it must not see"
+          fmt::format("{} elements are large negative numbers, the first is {:.6g}; {}; give -inf",
+                      kinds.large_negative.count, kinds.large_negative.value,
+                      half ? "in f16 two of them, or one and a low score, make -inf, and a row of them is an average "
+                             "of what it must not see"
                            : "a row of them is an average of what it must not see, and in f16 the number may be -inf"));
   }
   if (kinds.other.count + (zero_and_one ? 0 : kinds.one.count) > 0) {
     const Kinds::Kind& first = kinds.other.count > 0 ? kinds.other : kinds.one;
-    fault("bias", first.first, fmt::format("numbers such as {:.6g} change scores: that is a bias, not a mask; they count as visible here", first.value));
+    fault("bias", first.first,
+          fmt::format("numbers such as {:.6g} change scores: that is a bias, not a mask; they count as visible here",
+                      first.value));
   }
   return reading;
 }
 
-std::optional<MaskFault> shape_fault(const MaskArray& array, const std::vector<int64_t>& shape, const MaskCheck& check) {
-  const auto fits = [](const std::optional<int64_t>& wanted, int64_t given) { return !wanted || given == *wanted || given == 1; };
+std::optional<MaskFault> shape_fault(const MaskArray& array, const std::vector<int64_t>& shape,
+                                     const MaskCheck& check) {
+  const auto fits = [](const std::optional<int64_t>& wanted, int64_t given) {
+    return !wanted || given == *wanted || given == 1;
+  };
   const bool q = fits(check.q_len, shape[2]), k = fits(check.kv_len, shape[3]), h = fits(check.num_q_heads, shape[1]),
              b = fits(check.batch, shape[0]);
   if (q && k && h && b) return std::nullopt;
   const auto number = [](const std::optional<int64_t>& n) { return n ? std::to_string(*n) : std::string("any"); };
-  const std::string said =
-      fmt::format("the shape is [{}]; expected [batch, heads, q, k] = [{}, {}, {}, {}], where an axis may be left away in front or be 1",
-                  fmt::join(array.shape, ", "), number(check.batch), number(check.num_q_heads), number(check.q_len), number(check.kv_len));
+  const std::string said = fmt::format(
+      "the shape is [{}]; expected [batch, heads, q, k] = [{}, {}, {}, {}], where an axis may be left away in front or "
+      "be 1",
+      fmt::join(array.shape, ", "), number(check.batch), number(check.num_q_heads), number(check.q_len),
+      number(check.kv_len));
   MaskFault fault{"shape", said, {}, {}, {}, {}};
   if (array.shape.size() == 2 && check.batch && array.shape[0] == *check.batch && k) {
     fault.name = "padding-shape";

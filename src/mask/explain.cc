@@ -35,13 +35,15 @@ MaskExplanation explain_node(const std::shared_ptr<const MaskNode>& node, int64_
       result.sees = mask.allowed(batch, head, q, k);  // also checks the head
       part(node->children[static_cast<size_t>(head)]);
       break;
-    default: result.sees = mask.allowed(batch, head, q, k);
+    default:
+      result.sees = mask.allowed(batch, head, q, k);
   }
   return result;
 }
 
 // The terms on which the answer of `e` rests.
-void deciding(const MaskNode& node, const MaskExplanation& e, int64_t head, std::vector<const MaskExplanation*>& terms) {
+void deciding(const MaskNode& node, const MaskExplanation& e, int64_t head,
+              std::vector<const MaskExplanation*>& terms) {
   if (e.parts.empty()) return terms.push_back(&e);
   if (node.op == MaskOp::kPerHead) return deciding(*node.children[static_cast<size_t>(head)], e.parts[0], head, terms);
   const bool one_is_enough = (node.op == MaskOp::kAnd && !e.sees) || (node.op == MaskOp::kOr && e.sees);

@@ -31,9 +31,8 @@ using Step = Formula::Step::Kind;
 // Pairs that a ring buffer has lost.
 Formula overwritten(const MaskProperty& ring) {
   Formula formula;
-  formula.push({.kind = Atom::Kind::kBlockBefore,
-                .n = ring.chunk,
-                .y_phase = static_cast<Wide>(ring.chunk) - ring.size});
+  formula.push(
+      {.kind = Atom::Kind::kBlockBefore, .n = ring.chunk, .y_phase = static_cast<Wide>(ring.chunk) - ring.size});
   return formula;
 }
 
@@ -56,7 +55,8 @@ Formula inside(const std::vector<Part>& parts, Atom::Kind axis) {
 std::vector<Part> misheld(const ShardCut& cut, Interval positions) {
   if (cut.kind != ShardCut::Kind::kRanges) return {};
   std::vector<Part> parts = *parts_of(cut, positions);
-  parts.erase(std::remove_if(parts.begin(), parts.end(), [](const Part& part) { return part.ranks == 1; }), parts.end());
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [](const Part& part) { return part.ranks == 1; }),
+              parts.end());
   return parts;
 }
 
@@ -158,7 +158,8 @@ std::optional<Failing> first_bare(const Case& c, Budget& budget) {
 
 // ---- ranks that count from their own first position ----
 
-std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std::optional<Failing> best, bool& sampled) {
+std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std::optional<Failing> best,
+                                              bool& sampled) {
   const MaskProperty& p = c.property;
   const bool stripes = p.q_cut.kind == ShardCut::Kind::kStriped || p.k_cut.kind == ShardCut::Kind::kStriped;
   const int64_t cost = 1 + c.mask.node().nodes / 8;
@@ -188,8 +189,8 @@ std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std
     const auto* k_at = k_parts ? &*k_parts : nullptr;
     const auto held = [](const std::vector<Part>* parts, int64_t position) {
       return parts == nullptr || std::none_of(parts->begin(), parts->end(), [&](const Part& part) {
-        return part.ranks != 1 && part.positions.begin <= position && position < part.positions.end;
-      });
+               return part.ranks != 1 && part.positions.begin <= position && position < part.positions.end;
+             });
     };
     for (int64_t q = d.x.begin; q < d.x.end; ++q) {
       if (best && best->at.x < q) return;
@@ -259,8 +260,10 @@ CounterExample tell(const Case& c, const Failing& failing) {
       e.because = fmt::format("{} {} is {}", rows ? "key" : "query", other,
                               explain_decision(c.mask, b, h, rows ? q : other, rows ? other : k));
     }
-    if (rows) e.k.reset();
-    else e.q.reset();
+    if (rows)
+      e.k.reset();
+    else
+      e.q.reset();
     return e;
   }
   const bool visible = c.mask.allowed(b, h, q, k);
@@ -268,8 +271,7 @@ CounterExample tell(const Case& c, const Failing& failing) {
   if (!visible) std::swap(e.expected, e.found);
   if (p.kind == Kind::kEquals || (p.kind == Kind::kImplies && p.text.starts_with("implies")))
     e.because += fmt::format("; under {} it is {}", shown(*c.other), explain_decision(*c.other, b, h, q, k));
-  if (p.kind == Kind::kRing)
-    e.because += fmt::format("; its slot {} holds a later key by then", k % p.size);
+  if (p.kind == Kind::kRing) e.because += fmt::format("; its slot {} holds a later key by then", k % p.size);
   return e;
 }
 
@@ -298,8 +300,8 @@ Proof prove(const Mask& mask, const MaskProperty& property, const ProofBounds& b
   Proof proof;
   proof.property = property.text;
   proof.scope = scope_of(c);
-  proof.method = c.lists ? "every row, from the runs of keys it sees"
-                         : "cases over the order of positions, blocks and residues";
+  proof.method =
+      c.lists ? "every row, from the runs of keys it sees" : "cases over the order of positions, blocks and residues";
   Budget budget(bounds.max_work, bounds.stop);
   std::optional<Failing> failing;
   try {
@@ -309,7 +311,9 @@ Proof prove(const Mask& mask, const MaskProperty& property, const ProofBounds& b
       failing = first_wrong_pair(c, budget);
     }
     if (property.kind == Kind::kShards && property.positions == ShardPositions::kLocal) {
-      const auto by_length = [](const ShardCut& cut) { return cut.kind == ShardCut::Kind::kContiguous && cut.ranks > 1; };
+      const auto by_length = [](const ShardCut& cut) {
+        return cut.kind == ShardCut::Kind::kContiguous && cut.ranks > 1;
+      };
       if (!failing && c.all_lengths && (by_length(property.q_cut) || by_length(property.k_cut))) {
         proof.reason = "where contiguous parts begin depends on the length; give the lengths";
         return proof;
@@ -317,7 +321,8 @@ Proof prove(const Mask& mask, const MaskProperty& property, const ProofBounds& b
       bool sampled = false;
       failing = first_local_difference(c, budget, failing, sampled);
       if (!failing && sampled) {
-        proof.reason = fmt::format("stripes are compared pair by pair, and the first {} positions agree; give the lengths", kSampled);
+        proof.reason = fmt::format(
+            "stripes are compared pair by pair, and the first {} positions agree; give the lengths", kSampled);
         return proof;
       }
     }

@@ -50,12 +50,14 @@ Mask with_limits(const Mask& mask, const MaskLimits& limits) {
 std::optional<Mask> other_side(const MaskProperty& property) {
   switch (property.kind) {
     case Kind::kCausal:
-    case Kind::kDecodeEqualsPrefill: return Mask::causal();
+    case Kind::kDecodeEqualsPrefill:
+      return Mask::causal();
     case Kind::kImplies:
     case Kind::kEquals:
       require(property.mask.has_value(), "[prove] the property '{}' has no mask to compare with", property.text);
       return property.mask;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -78,8 +80,8 @@ Case set_up(const Mask& mask, const MaskProperty& property, const ProofBounds& b
 
   if (bounds.q_len || bounds.kv_len) {
     const int64_t q_len = bounds.q_len.value_or(bounds.kv_len.value_or(0)), kv_len = bounds.kv_len.value_or(q_len);
-    const bool compares = c.mask.compares_positions() || (c.other && c.other->compares_positions()) ||
-                          property.kind == Kind::kRing;
+    const bool compares =
+        c.mask.compares_positions() || (c.other && c.other->compares_positions()) || property.kind == Kind::kRing;
     require(q_len >= 0 && kv_len >= 0, "[prove] {} queries and {} keys given; expected 0 or more", q_len, kv_len);
     require(bounds.q_begin || q_len == kv_len || !compares,
             "[prove] {} queries and {} keys, but not where the queries stand among them; state q_begin: 0 for the "
@@ -107,9 +109,9 @@ Case set_up(const Mask& mask, const MaskProperty& property, const ProofBounds& b
 std::string scope_of(const Case& c) {
   if (c.all_lengths) return "all lengths";
   const Domain& d = c.domains.front();
-  const std::string sizes = d.x.begin == 0
-                                ? fmt::format("{} queries and {} keys", d.x.end - d.x.begin, d.y.end)
-                                : fmt::format("{} queries from position {} on and {} keys", d.x.end - d.x.begin, d.x.begin, d.y.end);
+  const std::string sizes = d.x.begin == 0 ? fmt::format("{} queries and {} keys", d.x.end - d.x.begin, d.y.end)
+                                           : fmt::format("{} queries from position {} on and {} keys",
+                                                         d.x.end - d.x.begin, d.x.begin, d.y.end);
   return c.domains.size() > 1 ? "the extent of the lists of each batch row, first " + sizes : sizes;
 }
 

@@ -1,11 +1,11 @@
 // The reasoning: a formula is cut into cells, in each of which every term has one answer, and a cell is a small problem
 // over two positions that has an exact solution.
 //
-// A cell says: x, y and d = y - x lie in intervals, d lies in some residue classes, and the block of y is before, is, or
-// is behind the block of x, for each block size. While x stays inside one block of every size, the blocks too are bounds
-// of y; so the plane is walked in strips of x, from the left. The pattern of the strips repeats with the common multiple
-// of the block sizes, and only the bounds of y do not repeat with it: one period tells whether anything can come, and
-// how far away.
+// A cell says: x, y and d = y - x lie in intervals, d lies in some residue classes, and the block of y is before, is,
+// or is behind the block of x, for each block size. While x stays inside one block of every size, the blocks too are
+// bounds of y; so the plane is walked in strips of x, from the left. The pattern of the strips repeats with the common
+// multiple of the block sizes, and only the bounds of y do not repeat with it: one period tells whether anything can
+// come, and how far away.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -17,7 +17,7 @@
 namespace regard::mask_proof {
 namespace {
 
-constexpr Wide kFar = static_cast<Wide>(1) << 66;       // beyond every position, difference and constant
+constexpr Wide kFar = static_cast<Wide>(1) << 66;        // beyond every position, difference and constant
 constexpr Wide kNoPeriod = static_cast<Wide>(1) << 100;  // a common multiple beyond this is not worked out
 
 struct Range {  // first and last
@@ -55,7 +55,8 @@ Strip strip_at(const Cell& cell, Wide x) noexcept {
     strip.last = std::min(strip.last, block.x_phase + begin + block.n - 1);
     const Wide y_begin = block.y_phase + begin, y_end = y_begin + block.n;
     if (block.relation == Relation::kBefore) strip.high = std::min(strip.high, y_begin - 1);
-    if (block.relation != Relation::kBefore) strip.low = std::max(strip.low, block.relation == Relation::kSame ? y_begin : y_end);
+    if (block.relation != Relation::kBefore)
+      strip.low = std::max(strip.low, block.relation == Relation::kSame ? y_begin : y_end);
     if (block.relation == Relation::kSame) strip.high = std::min(strip.high, y_end - 1);
   }
   strip.high = std::min(strip.high, cell.y.last);
@@ -68,9 +69,12 @@ Range meet(Range a, Range b) noexcept { return {std::max(a.first, b.first), std:
 Range differences(const BlockBound& block) noexcept {
   const Wide moved = block.y_phase - block.x_phase;
   switch (block.relation) {
-    case Relation::kBefore: return {-kFar, moved - 1};
-    case Relation::kSame: return {moved - (block.n - 1), moved + (block.n - 1)};
-    case Relation::kBehind: break;
+    case Relation::kBefore:
+      return {-kFar, moved - 1};
+    case Relation::kSame:
+      return {moved - (block.n - 1), moved + (block.n - 1)};
+    case Relation::kBehind:
+      break;
   }
   return {moved + 1, kFar};
 }
@@ -177,7 +181,8 @@ class Cutter {
     const auto reach = [&](Wide c) { far = std::max(far, c < 0 ? -c : c); };
     Wide sizes = 0;
     for (Wide c : diagonals_) sizes = std::max(sizes, c < 0 ? -c : c);
-    for (const Block& block : block_list_) sizes = std::max({sizes, block.n, block.x_phase, block.y_phase < 0 ? -block.y_phase : block.y_phase});
+    for (const Block& block : block_list_)
+      sizes = std::max({sizes, block.n, block.x_phase, block.y_phase < 0 ? -block.y_phase : block.y_phase});
     for (Wide c : inners_) reach(c);
     for (Wide c : outers_) reach(c);
     reach(y_.first);
@@ -212,16 +217,20 @@ class Cutter {
       return static_cast<size_t>(std::lower_bound(cuts.begin(), cuts.end(), atom.c) - cuts.begin());
     };
     switch (atom.kind) {
-      case Atom::Kind::kDiagonal: return {atom.kind, rank(diagonals_)};
-      case Atom::Kind::kInner: return {atom.kind, rank(inners_)};
-      case Atom::Kind::kOuter: return {atom.kind, rank(outers_)};
+      case Atom::Kind::kDiagonal:
+        return {atom.kind, rank(diagonals_)};
+      case Atom::Kind::kInner:
+        return {atom.kind, rank(inners_)};
+      case Atom::Kind::kOuter:
+        return {atom.kind, rank(outers_)};
       case Atom::Kind::kBlockBefore:
       case Atom::Kind::kBlockNotAfter: {
         const auto [at, fresh] = blocks.try_emplace({atom.n, atom.x_phase, atom.y_phase}, block_list_.size());
         if (fresh) block_list_.push_back({atom.n, atom.x_phase, atom.y_phase});
         return {atom.kind, at->second};
       }
-      case Atom::Kind::kCongruent: break;
+      case Atom::Kind::kCongruent:
+        break;
     }
     const Wide c = modulo(atom.c, atom.n);
     const auto [at, fresh] = residues.try_emplace({atom.n, c, 0}, residue_list_.size());
@@ -236,9 +245,12 @@ class Cutter {
 
   Answer answer(const Place& place) const noexcept {
     switch (place.kind) {
-      case Atom::Kind::kDiagonal: return below(diagonal_, place.index);
-      case Atom::Kind::kInner: return below(inner_, place.index);
-      case Atom::Kind::kOuter: return below(outer_, place.index);
+      case Atom::Kind::kDiagonal:
+        return below(diagonal_, place.index);
+      case Atom::Kind::kInner:
+        return below(inner_, place.index);
+      case Atom::Kind::kOuter:
+        return below(outer_, place.index);
       case Atom::Kind::kBlockBefore:
       case Atom::Kind::kBlockNotAfter: {
         const int relation = block_list_[place.index].relation;
@@ -258,10 +270,18 @@ class Cutter {
     size_t top = 0;
     for (const Formula::Step& step : formula_.steps) {
       switch (step.kind) {
-        case Formula::Step::Kind::kAtom: stack_[top++] = answer(places_[step.atom]); break;
-        case Formula::Step::Kind::kFalse: stack_[top++] = kNo; break;
-        case Formula::Step::Kind::kTrue: stack_[top++] = kYes; break;
-        case Formula::Step::Kind::kNot: stack_[top - 1] = static_cast<Answer>(kYes - stack_[top - 1]); break;
+        case Formula::Step::Kind::kAtom:
+          stack_[top++] = answer(places_[step.atom]);
+          break;
+        case Formula::Step::Kind::kFalse:
+          stack_[top++] = kNo;
+          break;
+        case Formula::Step::Kind::kTrue:
+          stack_[top++] = kYes;
+          break;
+        case Formula::Step::Kind::kNot:
+          stack_[top - 1] = static_cast<Answer>(kYes - stack_[top - 1]);
+          break;
         case Formula::Step::Kind::kAnd:
           --top;
           stack_[top - 1] = std::min(stack_[top - 1], stack_[top]);
@@ -368,7 +388,8 @@ class Cutter {
 
 }  // namespace
 
-std::optional<Found> first_true(const Formula& formula, const Domain& domain, Budget& budget, std::optional<Found> most) {
+std::optional<Found> first_true(const Formula& formula, const Domain& domain, Budget& budget,
+                                std::optional<Found> most) {
   if (domain.x.empty() || domain.y.empty()) return std::nullopt;
   Cutter cutter(formula, domain, budget);
   std::optional<Found> best;

@@ -14,9 +14,12 @@ class Builder {
 
   void add(const MaskNode& node) {
     switch (node.op) {
-      case MaskOp::kFull: return formula.push(Step::kTrue);
-      case MaskOp::kNone: return formula.push(Step::kFalse);
-      case MaskOp::kCausal: return difference_at_most(0);
+      case MaskOp::kFull:
+        return formula.push(Step::kTrue);
+      case MaskOp::kNone:
+        return formula.push(Step::kFalse);
+      case MaskOp::kCausal:
+        return difference_at_most(0);
       case MaskOp::kWindow:
         if (node.a == kUnlimited) {
           formula.push(Step::kTrue);
@@ -32,7 +35,8 @@ class Builder {
         const Wide n = node.first.row()[node.first.size() == 1 ? 0 : batch_];
         return formula.push({.kind = swapped_ ? Atom::Kind::kOuter : Atom::Kind::kInner, .c = n + shift_.k});
       }
-      case MaskOp::kBlocks: return block_not_after(node.a);
+      case MaskOp::kBlocks:
+        return block_not_after(node.a);
       case MaskOp::kChunk:
         formula.push(block(Atom::Kind::kBlockNotAfter, node.a));
         formula.push(block(Atom::Kind::kBlockBefore, node.a));
@@ -42,8 +46,11 @@ class Builder {
         const Wide moved = static_cast<Wide>(shift_.k) - shift_.q;
         return formula.push({.kind = Atom::Kind::kCongruent, .c = swapped_ ? -moved : moved, .n = node.a});
       }
-      case MaskOp::kPerHead: return add(*node.children[static_cast<size_t>(head_)]);
-      case MaskOp::kNot: add(*node.children.front()); return formula.push(Step::kNot);
+      case MaskOp::kPerHead:
+        return add(*node.children[static_cast<size_t>(head_)]);
+      case MaskOp::kNot:
+        add(*node.children.front());
+        return formula.push(Step::kNot);
       case MaskOp::kAnd:
       case MaskOp::kOr:
         add(*node.children.front());
@@ -54,7 +61,8 @@ class Builder {
         return;
       case MaskOp::kDocuments:
       case MaskOp::kTree:
-      case MaskOp::kTable: break;  // has_lists() is asked before
+      case MaskOp::kTable:
+        break;  // has_lists() is asked before
     }
     fail(Code::kInternal, "[prove] {} has no formula", term_label(node));
   }
@@ -71,10 +79,7 @@ class Builder {
   }
 
   Atom block(Atom::Kind kind, int64_t n) const {
-    return {.kind = kind,
-            .n = n,
-            .x_phase = swapped_ ? shift_.k : shift_.q,
-            .y_phase = swapped_ ? shift_.q : shift_.k};
+    return {.kind = kind, .n = n, .x_phase = swapped_ ? shift_.k : shift_.q, .y_phase = swapped_ ? shift_.q : shift_.k};
   }
 
   // The key's block is not after the query's.

@@ -38,8 +38,8 @@ int64_t number(std::string_view text, std::string_view what, int64_t least) {
     good = good && c >= '0' && c <= '9';
     if (good) value = value * 10 + (c - '0');
   }
-  require(good && value >= least, "[MaskProperty::parse] '{}' given as {}; expected a whole number of at least {}", text,
-          what, least);
+  require(good && value >= least, "[MaskProperty::parse] '{}' given as {}; expected a whole number of at least {}",
+          text, what, least);
   return value;
 }
 
@@ -84,7 +84,8 @@ ShardCut parse_cut(std::string_view text) {
     cut.ranges.push_back({first, end});
   }
   cut.ranks = static_cast<int64_t>(cut.ranges.size());
-  require(cut.ranks <= kMaxRanks, "[MaskProperty::parse] {} ranks given; at most {} are looked at", cut.ranks, kMaxRanks);
+  require(cut.ranks <= kMaxRanks, "[MaskProperty::parse] {} ranks given; at most {} are looked at", cut.ranks,
+          kMaxRanks);
   return cut;
 }
 

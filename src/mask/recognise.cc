@@ -14,9 +14,9 @@
 namespace regard {
 namespace {
 
-constexpr size_t kSizesEach = 16;                     // candidates of blocks and chunk
-constexpr size_t kStepsEach = 4;                      // of dilated
-constexpr int64_t kMaxSizeWork = int64_t{1} << 26;    // rows times sizes that are tried for blocks and chunk
+constexpr size_t kSizesEach = 16;                   // candidates of blocks and chunk
+constexpr size_t kStepsEach = 4;                    // of dilated
+constexpr int64_t kMaxSizeWork = int64_t{1} << 26;  // rows times sizes that are tried for blocks and chunk
 
 int64_t floor_div(int64_t a, int64_t n) { return a / n - (a % n < 0 ? 1 : 0); }
 
@@ -83,8 +83,10 @@ class Recogniser {
     std::vector<int64_t> found;
     for (int64_t i = 0; i < most && found.size() < kSizesEach; ++i) {
       const int64_t n = smallest ? i + 1 : most - i;
-      bool good = std::none_of(found.begin(), found.end(), [&](int64_t m) { return smallest ? n % m == 0 : m % n == 0; });
-      for (int64_t row = 0; row < table_.q_len() && good; ++row) good = !wrong(static_cast<size_t>(row), q_begin_ + row, n);
+      bool good =
+          std::none_of(found.begin(), found.end(), [&](int64_t m) { return smallest ? n % m == 0 : m % n == 0; });
+      for (int64_t row = 0; row < table_.q_len() && good; ++row)
+        good = !wrong(static_cast<size_t>(row), q_begin_ + row, n);
       if (good) found.push_back(n);
     }
     return found;
@@ -106,10 +108,15 @@ class Recogniser {
     std::vector<int64_t> before;  // the complement of a prefix
     for (int64_t first : f.first_key) before.push_back(first);
     if (*std::max_element(before.begin(), before.end()) > 0) terms.push_back(~counted(before));
-    const auto ahead = [&](size_t row, int64_t q, int64_t n) { return f.row_last[row] >= 0 && f.row_last[row] / n > q / n; };
-    const auto behind = [&](size_t row, int64_t q, int64_t n) { return f.row_last[row] >= 0 && f.row_first[row] / n < q / n; };
+    const auto ahead = [&](size_t row, int64_t q, int64_t n) {
+      return f.row_last[row] >= 0 && f.row_last[row] / n > q / n;
+    };
+    const auto behind = [&](size_t row, int64_t q, int64_t n) {
+      return f.row_last[row] >= 0 && f.row_first[row] / n < q / n;
+    };
     for (int64_t n : sizes(true, ahead)) terms.push_back(Mask::blocks(n));
-    for (int64_t n : sizes(true, [&](size_t row, int64_t q, int64_t n) { return ahead(row, q, n) || behind(row, q, n); }))
+    for (int64_t n :
+         sizes(true, [&](size_t row, int64_t q, int64_t n) { return ahead(row, q, n) || behind(row, q, n); }))
       terms.push_back(Mask::chunk(n));
     if (f.common > 1) terms.push_back(Mask::dilated(f.common));
     terms.push_back(Mask::documents(list_of(numbered(f.component))));
@@ -127,8 +134,12 @@ class Recogniser {
       terms.push_back(Mask::window(left, 0));
     }
     if (*std::max_element(f.first_key.begin(), f.first_key.end()) > 0) terms.push_back(counted(f.first_key));
-    const auto block_has = [&](int64_t k, int64_t q, int64_t n) { return k >= 0 && k < table_.kv_len() && k / n == q / n; };
-    const auto in_blocks = [&](size_t row, int64_t q, int64_t n) { return f.row_behind[row] >= 0 || block_has(f.row_ahead[row], q, n); };
+    const auto block_has = [&](int64_t k, int64_t q, int64_t n) {
+      return k >= 0 && k < table_.kv_len() && k / n == q / n;
+    };
+    const auto in_blocks = [&](size_t row, int64_t q, int64_t n) {
+      return f.row_behind[row] >= 0 || block_has(f.row_ahead[row], q, n);
+    };
     const auto in_chunk = [&](size_t row, int64_t q, int64_t n) {
       return block_has(f.row_behind[row], q, n) || block_has(f.row_ahead[row], q, n);
     };
@@ -138,7 +149,8 @@ class Recogniser {
     size_t found = 0;
     for (int64_t n = 2; n < diagonals && found < kStepsEach; ++n) {
       bool good = true;
-      for (int64_t d = floor_div(-shift, n) * n + n; d + shift < diagonals && good; d += n) good = !f.diagonals[static_cast<size_t>(d + shift)];
+      for (int64_t d = floor_div(-shift, n) * n + n; d + shift < diagonals && good; d += n)
+        good = !f.diagonals[static_cast<size_t>(d + shift)];
       if (!good) continue;
       terms.push_back(Mask::dilated(n));
       ++found;
@@ -173,8 +185,8 @@ class Recogniser {
             *out++ = static_cast<uint8_t>((row[w] & ~words[w]) >> (k % 64) & 1);
           }
         }
-    return BitTable::from_array(Polarity::kKeep,
-                                TensorView<const uint8_t>(bits.data(), {table_.batch(), table_.heads(), q_len, kv_len}));
+    return BitTable::from_array(
+        Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {table_.batch(), table_.heads(), q_len, kv_len}));
   }
 
   const BitTable& table_;
@@ -184,7 +196,8 @@ class Recogniser {
 
 }  // namespace
 
-std::optional<RecognisedMask> recognise_mask(const BitTable& table, std::optional<int64_t> q_begin, const StopToken* stop) {
+std::optional<RecognisedMask> recognise_mask(const BitTable& table, std::optional<int64_t> q_begin,
+                                             const StopToken* stop) {
   if (table.batch() == 0 || table.heads() == 0 || table.q_len() == 0 || table.kv_len() == 0) return std::nullopt;
   std::vector<int64_t> begins;
   if (q_begin) {

@@ -58,13 +58,14 @@ void Residues::require(Wide n, Wide c) {
 std::optional<Wide> Residues::walk(Wide x, Wide limit, int direction, Budget& budget) const {
   if (none_) return std::nullopt;
   Wide at = base_;
-  if (!single_) at = direction < 0 ? base_ + floor_div(x - base_, step_) * step_ : base_ - floor_div(base_ - x, step_) * step_;
+  if (!single_)
+    at = direction < 0 ? base_ + floor_div(x - base_, step_) * step_ : base_ - floor_div(base_ - x, step_) * step_;
   const Wide tries = single_ ? 1 : static_cast<Wide>(1) << std::min<size_t>(avoided_.size(), 100);
   for (Wide i = 0; i < tries; ++i, at += direction * step_) {
     budget.spend();
     if (direction < 0 ? (at > x || at < limit) : (at < x || at > limit)) return std::nullopt;
-    const bool free =
-        std::none_of(avoided_.begin(), avoided_.end(), [&](const Class& out) { return modulo(at - out.c, out.n) == 0; });
+    const bool free = std::none_of(avoided_.begin(), avoided_.end(),
+                                   [&](const Class& out) { return modulo(at - out.c, out.n) == 0; });
     if (free) return at;
   }
   return std::nullopt;

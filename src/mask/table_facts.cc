@@ -65,7 +65,8 @@ TableFacts facts_of(const BitTable& table, int64_t q_begin, Bits bits, Component
   for (int64_t b = 0; b < table.batch(); ++b) {
     const auto batch = static_cast<size_t>(b);
     Sets sets(components == Components::kYes ? positions : 0);
-    std::vector<int64_t> joined(components == Components::kYes ? static_cast<size_t>(kv_len) + 1 : 0);  // key k with k + 1
+    std::vector<int64_t> joined(components == Components::kYes ? static_cast<size_t>(kv_len) + 1
+                                                               : 0);  // key k with k + 1
     for (int64_t h = 0; h < table.heads(); ++h)
       for (int64_t i = 0; i < q_len; ++i) {
         if (i % 64 == 0) poll(stop);

@@ -44,15 +44,24 @@ bool is_same(const RecognisedMask& found, const Bits& bits) {
 
 Rule known_term(int64_t size) {
   switch (pick(0, 9)) {
-    case 0: return causal();
-    case 1: return window(pick(0, size), pick(0, size));
-    case 2: return window(kUnlimited, pick(0, size));
-    case 3: return prefix({pick(1, size)});
-    case 4: return lengths({pick(1, size), pick(1, size)});
-    case 5: return documents(Rows{packed_ids(2 * size)});
-    case 6: return blocks(pick(1, size));
-    case 7: return chunk(pick(1, size));
-    default: return dilated(pick(1, size));
+    case 0:
+      return causal();
+    case 1:
+      return window(pick(0, size), pick(0, size));
+    case 2:
+      return window(kUnlimited, pick(0, size));
+    case 3:
+      return prefix({pick(1, size)});
+    case 4:
+      return lengths({pick(1, size), pick(1, size)});
+    case 5:
+      return documents(Rows{packed_ids(2 * size)});
+    case 6:
+      return blocks(pick(1, size));
+    case 7:
+      return chunk(pick(1, size));
+    default:
+      return dilated(pick(1, size));
   }
 }
 
@@ -103,7 +112,8 @@ TEST(MaskCheck, Names) {
   EXPECT_EQ(found_in(chunk(4), 30, 30, 0), "chunk(4) from 0");
   EXPECT_EQ(found_in(dilated(4), 30, 30, 0), "dilated(4) from 0");
   EXPECT_EQ(found_in(documents(Rows{{7, 7, 3, 3, 3, 9}}), 6, 6, 0), "documents(0, 0, 1, 1, 1, 2) from 0");
-  EXPECT_EQ(found_in(causal() & documents(Rows{{7, 7, 3, 3, 3, 9}}), 6, 6, 0), "causal & documents(0, 0, 1, 1, 1, 2) from 0");
+  EXPECT_EQ(found_in(causal() & documents(Rows{{7, 7, 3, 3, 3, 9}}), 6, 6, 0),
+            "causal & documents(0, 0, 1, 1, 1, 2) from 0");
   EXPECT_EQ(found_in(causal() | prefix({4}), 30, 30, 0), "causal | prefix(4) from 0");
   EXPECT_EQ(found_in(causal() & lengths({12, 20}), 30, 30, 0, 2), "causal & lengths(12, 20) from 0");
   EXPECT_EQ(found_in(window(5, 5) | prefix({2}), 30, 30, 0), "window(5, 5) | prefix(2) from 0");
@@ -133,7 +143,9 @@ Floats added(const Rule& rule, int64_t q_len, int64_t kv_len, float hidden = -IN
   return floats;
 }
 
-MaskArray truth(const Bits& bits) { return {DType::kBool, {bits.batch, bits.heads, bits.q_len, bits.kv_len}, bits.bits.data()}; }
+MaskArray truth(const Bits& bits) {
+  return {DType::kBool, {bits.batch, bits.heads, bits.q_len, bits.kv_len}, bits.bits.data()};
+}
 
 std::vector<std::string> names(const MaskReport& report) {
   std::vector<std::string> all;
@@ -150,7 +162,8 @@ MaskCheck expecting(const char* text) {
 TEST(MaskCheck, GoodMasksHaveNoFaults) {
   EXPECT_THAT(names(check_mask_array(added(causal(), 8, 8).array())), IsEmpty());
   EXPECT_THAT(names(check_mask_array(added(causal(), 8, 8).array(), expecting("causal"))), IsEmpty());
-  EXPECT_THAT(names(check_mask_array(truth(bits_of(lengths({3, 5}), 2, 1, 8, 8, 0)), expecting("lengths(3, 5)"))), IsEmpty());
+  EXPECT_THAT(names(check_mask_array(truth(bits_of(lengths({3, 5}), 2, 1, 8, 8, 0)), expecting("lengths(3, 5)"))),
+              IsEmpty());
   const MaskReport report = check_mask_array(truth(bits_of(window(3, 0), 1, 2, 8, 8, 0)));
   EXPECT_THAT(names(report), IsEmpty());
   ASSERT_TRUE(report.recognised);
@@ -180,7 +193,8 @@ TEST(MaskCheck, Numbers) {
   EXPECT_THAT(names(report), ElementsAre("integer-type"));
   EXPECT_EQ(report.recognised->mask, Mask::causal());
   for (int64_t& x : integers) x = (x - 1) * 10000;
-  EXPECT_THAT(names(check_mask_array({DType::kI64, {4, 4}, integers.data()})), ElementsAre("integer-type", "finite-minimum"));
+  EXPECT_THAT(names(check_mask_array({DType::kI64, {4, 4}, integers.data()})),
+              ElementsAre("integer-type", "finite-minimum"));
 }
 
 TEST(MaskCheck, Shapes) {
@@ -242,12 +256,14 @@ TEST(MaskCheck, AgainstWhatWasExpected) {
   const auto check = [](const Rule& rule, const char* text, int64_t q_len = 8) {
     return check_mask_array(truth(bits_of(rule, 1, 1, q_len, 8, 0)), expecting(text));
   };
-  EXPECT_THAT(names(check(causal() | documents(ids), "causal & documents(0, 0, 0, 1, 1, 1, 1, 2)")), ElementsAre("or-for-and"));
+  EXPECT_THAT(names(check(causal() | documents(ids), "causal & documents(0, 0, 0, 1, 1, 1, 1, 2)")),
+              ElementsAre("or-for-and"));
   EXPECT_THAT(names(check(causal() & prefix({3}), "causal | prefix(3)")), ElementsAre("and-for-or"));
   EXPECT_THAT(names(check(causal() & prefix({5}), "prefix(5)")), ElementsAre("extra-causal"));
   EXPECT_THAT(names(check(causal() & lengths({5}), "lengths(5)", 4)), ElementsAre("causal-on-cross"));
   EXPECT_THAT(names(check(window(4, 0), "window(3, 0)")), ElementsAre("window-count"));
-  EXPECT_THAT(names(check(causal() & (window(2, 0) | prefix({1})), "causal & (window(3, 0) | sinks(1))")), ElementsAre("window-count"));
+  EXPECT_THAT(names(check(causal() & (window(2, 0) | prefix({1})), "causal & (window(3, 0) | sinks(1))")),
+              ElementsAre("window-count"));
   EXPECT_THAT(names(check(~causal() | window(0, 0), "causal")), ElementsAre("swapped-axes"));
   const MaskReport report = check(causal(), "window(3, 0)");
   EXPECT_THAT(names(report), ElementsAre("differs"));
@@ -255,7 +271,8 @@ TEST(MaskCheck, AgainstWhatWasExpected) {
   EXPECT_EQ(report.faults[0].k, 0);
   EXPECT_EQ(report.faults[0].says, "the pair is visible, but forbidden by window(3, 0) in window(3, 0)");
   EXPECT_EQ(report.recognised->mask, Mask::causal());
-  EXPECT_THAT(names(check_mask_array(truth(bits_of(causal() | documents(ids), 1, 1, 8, 8, 0)))), Contains("or-for-and"));
+  EXPECT_THAT(names(check_mask_array(truth(bits_of(causal() | documents(ids), 1, 1, 8, 8, 0)))),
+              Contains("or-for-and"));
 }
 
 // The first difference, by query, key, batch row and head, against a walk.
@@ -266,7 +283,8 @@ RC_GTEST_PROP(MaskCheck, DifferencesAreTheFirst, ()) {
   MaskCheck check;
   check.expected = meant.mask;
   const MaskReport report = check_mask_array(truth(bits), check);
-  const auto fault = std::find_if(report.faults.begin(), report.faults.end(), [](const MaskFault& f) { return f.name != "empty-row"; });
+  const auto fault = std::find_if(report.faults.begin(), report.faults.end(),
+                                  [](const MaskFault& f) { return f.name != "empty-row"; });
   for (int64_t q = 0; q < size; ++q)
     for (int64_t k = 0; k < size; ++k)
       for (int64_t b = 0; b < kBatch; ++b)

@@ -21,12 +21,18 @@ bool holds(const Atom& atom, int64_t x, int64_t y) {
   };
   const auto c = static_cast<int64_t>(atom.c);
   switch (atom.kind) {
-    case Atom::Kind::kDiagonal: return y - x <= c;
-    case Atom::Kind::kInner: return y < c;
-    case Atom::Kind::kOuter: return x < c;
-    case Atom::Kind::kBlockBefore: return block(y, atom.y_phase) < block(x, atom.x_phase);
-    case Atom::Kind::kBlockNotAfter: return block(y, atom.y_phase) <= block(x, atom.x_phase);
-    case Atom::Kind::kCongruent: return (y - x - c) % atom.n == 0;
+    case Atom::Kind::kDiagonal:
+      return y - x <= c;
+    case Atom::Kind::kInner:
+      return y < c;
+    case Atom::Kind::kOuter:
+      return x < c;
+    case Atom::Kind::kBlockBefore:
+      return block(y, atom.y_phase) < block(x, atom.x_phase);
+    case Atom::Kind::kBlockNotAfter:
+      return block(y, atom.y_phase) <= block(x, atom.x_phase);
+    case Atom::Kind::kCongruent:
+      return (y - x - c) % atom.n == 0;
   }
   return false;
 }
@@ -49,15 +55,22 @@ bool evaluate(const Formula& formula, int64_t x, int64_t y) {
 Atom random_atom(int64_t far, int64_t most) {
   const auto phase = [&] { return static_cast<Wide>(pick(-most, most + 1)); };
   switch (pick(0, 10)) {
-    case 0: return {.kind = Atom::Kind::kDiagonal, .c = pick(-far, far)};
-    case 1: return {.kind = Atom::Kind::kDiagonal, .c = pick(-3, 4)};
-    case 2: return {.kind = Atom::Kind::kInner, .c = pick(0, far)};
-    case 3: return {.kind = Atom::Kind::kOuter, .c = pick(0, far)};
+    case 0:
+      return {.kind = Atom::Kind::kDiagonal, .c = pick(-far, far)};
+    case 1:
+      return {.kind = Atom::Kind::kDiagonal, .c = pick(-3, 4)};
+    case 2:
+      return {.kind = Atom::Kind::kInner, .c = pick(0, far)};
+    case 3:
+      return {.kind = Atom::Kind::kOuter, .c = pick(0, far)};
     case 4:
-    case 5: return {.kind = Atom::Kind::kBlockBefore, .n = pick(1, most), .x_phase = phase(), .y_phase = phase()};
+    case 5:
+      return {.kind = Atom::Kind::kBlockBefore, .n = pick(1, most), .x_phase = phase(), .y_phase = phase()};
     case 6:
-    case 7: return {.kind = Atom::Kind::kBlockNotAfter, .n = pick(1, most), .x_phase = phase(), .y_phase = phase()};
-    default: return {.kind = Atom::Kind::kCongruent, .c = pick(-20, 20), .n = pick(1, 2 * most)};
+    case 7:
+      return {.kind = Atom::Kind::kBlockNotAfter, .n = pick(1, most), .x_phase = phase(), .y_phase = phase()};
+    default:
+      return {.kind = Atom::Kind::kCongruent, .c = pick(-20, 20), .n = pick(1, 2 * most)};
   }
 }
 

@@ -78,7 +78,8 @@ TEST(MaskProof, ARowThatIsEmptyOnceInAPeriod) {
 
 TEST(MaskProof, Lists) {
   EXPECT_EQ(answer("causal & documents(0, 0, 1, 1, 1, 2)", "documents(0, 0, 1, 1, 1, 2)"), "proved");
-  EXPECT_EQ(answer("causal | documents(0, 0, 1, 1, 1, 2)", "documents(0, 0, 1, 1, 1, 2)"), "refuted q 2 k 0, allowed by causal");
+  EXPECT_EQ(answer("causal | documents(0, 0, 1, 1, 1, 2)", "documents(0, 0, 1, 1, 1, 2)"),
+            "refuted q 2 k 0, allowed by causal");
   EXPECT_EQ(answer("documents(0, 0, 1; 0, 5, 1)", "reachable"),
             "refuted k 1, query 1 is forbidden by documents(0, 0, 1; 0, 5, 1)");
   EXPECT_EQ(answer("tree(2; -1, 0, 0, 1)", "causal"), "refuted q 0 k 1, allowed by tree(2; -1, 0, 0, 1)");
@@ -109,7 +110,8 @@ TEST(MaskProof, Shards) {
   EXPECT_EQ(answer("causal", "shards(0-31, 32-*; 0-31, 32-*; local)"),
             "refuted q 0 k 32, forbidden by causal; to its rank it is query 0 and key 0, allowed by causal");
   EXPECT_THAT(answer("causal", "shards(striped(2); striped(2); local)"), HasSubstr("refuted q 0 k 1, "));
-  EXPECT_EQ(answer("dilated(4)", "shards(contiguous(4); contiguous(2); local)", bounds), "proved");  // parts of 16 and 32
+  EXPECT_EQ(answer("dilated(4)", "shards(contiguous(4); contiguous(2); local)", bounds),
+            "proved");  // parts of 16 and 32
   EXPECT_EQ(ask("full", "shards(contiguous(4); contiguous(2); local)").verdict, Verdict::kNotDecided);
   EXPECT_EQ(ask("full", "shards(striped(4); contiguous(1); local)").verdict, Verdict::kNotDecided);
 }
@@ -188,7 +190,8 @@ TEST(MaskProof, ErrorsSayWhatWasExpected) {
   EXPECT_THAT(message([&] { ask("full", "causal", bounds); }), HasSubstr("state q_begin: 0 for the first queries, 4"));
   EXPECT_EQ(message([&] { ask("full", "no-empty-row", bounds); }), "no error");
   bounds.q_begin = 4;
-  EXPECT_THAT(message([&] { ask("documents(0, 0, 1)", "no-empty-row", bounds); }), HasSubstr("beyond the end of documents"));
+  EXPECT_THAT(message([&] { ask("documents(0, 0, 1)", "no-empty-row", bounds); }),
+              HasSubstr("beyond the end of documents"));
   bounds = {};
   bounds.batch = 3;
   EXPECT_THAT(message([&] { ask("lengths(1, 2)", "causal", bounds); }), HasSubstr("lengths"));

@@ -28,17 +28,26 @@ Rule plain_term(int64_t size) {
   };
   const auto side = [&] { return pick(0, 4) == 0 ? kUnlimited : pick(0, size); };
   switch (pick(0, 12)) {
-    case 0: return full();
-    case 1: return none();
+    case 0:
+      return full();
+    case 1:
+      return none();
     case 2:
-    case 3: return causal();
+    case 3:
+      return causal();
     case 4:
-    case 5: return window(side(), side());
-    case 6: return prefix(numbers());
-    case 7: return lengths(numbers());
-    case 8: return blocks(pick(1, 6));
-    case 9: return chunk(pick(1, 6));
-    case 10: return dilated(pick(1, 6));
+    case 5:
+      return window(side(), side());
+    case 6:
+      return prefix(numbers());
+    case 7:
+      return lengths(numbers());
+    case 8:
+      return blocks(pick(1, 6));
+    case 9:
+      return chunk(pick(1, 6));
+    case 10:
+      return dilated(pick(1, 6));
     default: {
       std::vector<Rule> rules;
       for (int64_t h = 0; h < kHeads; ++h) rules.push_back(pick(0, 2) == 0 ? causal() : window(side(), side()));
@@ -64,19 +73,20 @@ struct PairClaim {
 
 PairClaim random_claim(int64_t size, const std::function<Rule()>& other) {
   switch (pick(0, 7)) {
-    case 0: return {MaskProperty::parse("causal"), [](const Rule& r, const Pair& p) { return r.sees(p) && p.k > p.q; }};
+    case 0:
+      return {MaskProperty::parse("causal"), [](const Rule& r, const Pair& p) { return r.sees(p) && p.k > p.q; }};
     case 1:
       return {MaskProperty::parse("decode-equals-prefill"),
               [](const Rule& r, const Pair& p) { return r.sees(p) && p.k > p.q; }};
     case 2: {
       const int64_t left = pick(0, size), right = pick(0, size);
-      return {MaskProperty::parse("window(" + std::to_string(left) + ", " + std::to_string(right) + ")"), [=](const Rule& r, const Pair& p) {
-                return r.sees(p) && (p.k < p.q - left || p.k > p.q + right);
-              }};
+      return {MaskProperty::parse("window(" + std::to_string(left) + ", " + std::to_string(right) + ")"),
+              [=](const Rule& r, const Pair& p) { return r.sees(p) && (p.k < p.q - left || p.k > p.q + right); }};
     }
     case 3: {
       const int64_t slots = pick(1, size + 2), chunk = pick(1, 5);
-      return {MaskProperty::parse("ring(" + std::to_string(slots) + ", " + std::to_string(chunk) + ")"), [=](const Rule& r, const Pair& p) {
+      return {MaskProperty::parse("ring(" + std::to_string(slots) + ", " + std::to_string(chunk) + ")"),
+              [=](const Rule& r, const Pair& p) {
                 // The last key that is written when q is computed, and whether a later one has taken the slot of k.
                 const int64_t written = p.q / chunk * chunk + chunk - 1;
                 return r.sees(p) && p.k + slots <= written;
@@ -119,7 +129,8 @@ ProofBounds all_rows() {
   return bounds;
 }
 
-// A proof for all lengths agrees with every pair of a box; a counter-example may lie behind the box, but then it is one.
+// A proof for all lengths agrees with every pair of a box; a counter-example may lie behind the box, but then it is
+// one.
 void agrees(const Rule& rule, const PairClaim& claim, const Proof& proof, int64_t q_len, int64_t kv_len) {
   RC_ASSERT(proof.verdict != Verdict::kNotDecided);
   RC_ASSERT(proof.counter_example.has_value() == (proof.verdict == Verdict::kRefuted));
@@ -163,7 +174,9 @@ RC_GTEST_PROP(MaskProof, PairsOfGivenLengths, ()) {
   for (int i = 0; i < kCasesEach; ++i) {
     const int64_t size = pick(1, 12);
     const bool lists = pick(0, 2) == 0;
-    const auto any = [&](int levels) { return lists ? random_rule(size, Kinds::kAll, levels) : plain_rule(size, levels); };
+    const auto any = [&](int levels) {
+      return lists ? random_rule(size, Kinds::kAll, levels) : plain_rule(size, levels);
+    };
     const Rule rule = any(3);
     const PairClaim claim = random_claim(size, [&] { return any(1); });
     RC_LOG() << rule.mask.text() << "   " << claim.property.text << "\n";
@@ -193,14 +206,20 @@ Rule literals(int64_t far, int64_t most) {
   const auto literal = [&] {
     switch (pick(0, 9)) {
       case 0:
-      case 1: return blocks(pick(2, most));
+      case 1:
+        return blocks(pick(2, most));
       case 2:
-      case 3: return chunk(pick(2, most));
+      case 3:
+        return chunk(pick(2, most));
       case 4:
-      case 5: return dilated(pick(2, most));
-      case 6: return prefix({pick(0, far)});
-      case 7: return window(pick(0, 2) == 0 ? kUnlimited : pick(0, far / 2), pick(0, most));
-      default: return causal();
+      case 5:
+        return dilated(pick(2, most));
+      case 6:
+        return prefix({pick(0, far)});
+      case 7:
+        return window(pick(0, 2) == 0 ? kUnlimited : pick(0, far / 2), pick(0, most));
+      default:
+        return causal();
     }
   };
   Rule rule = literal();
@@ -233,7 +252,8 @@ RC_GTEST_PROP(MaskProof, ManyThingsAtOnce, ()) {
 
 RC_GTEST_PROP(MaskProof, RowsThatAreSeldomEmpty, ()) {
   for (int i = 0; i < kCasesEach / 3; ++i) {
-    const Rule rule = literals(20, 7) | literals(20, 7) | literals(20, 7) | (pick(0, 2) == 0 ? ~chunk(pick(2, 9)) : literals(20, 7));
+    const Rule rule =
+        literals(20, 7) | literals(20, 7) | literals(20, 7) | (pick(0, 2) == 0 ? ~chunk(pick(2, 9)) : literals(20, 7));
     RC_LOG() << rule.mask.text() << "\n";
     ProofBounds bounds;
     for (bool rows : {true, false}) {
