@@ -198,6 +198,7 @@ TEST(Refusals, OffsetsThatDoNotFit) {
   with([](auto& o) { o.bias.shape[0] = 5; }, {"bias", "[6, 4, 60, 300]"});
   std::vector<float> w(4 * 300), lse(4 * 300);
   AttentionOptions o = t.options();
+  o.bias = {};
   expect_refused(Code::kInvalidArgument, {"[attention_weights]", "q_offsets"}, [&] {
     attention_weights(t.q_view(), t.k_view(), TensorView<const float>(lse.data(), {1, 4, t.q_total}), Mask::causal(), o,
                       {0, 1}, {0, 1}, {w.data(), {1, 4, 1, 1}});
