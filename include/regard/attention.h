@@ -25,17 +25,18 @@ struct AttentionOptions {
   /// s -> softcap * tanh(s / softcap), after the scale and before biases and mask; 0: none.
   double softcap = 0;
 
-  /// Biases, added to the scores after the soft-cap; score_terms.h says how. `bias` is [batch, num_q_heads, q_len, kv_len]
-  /// with 1 in place of any extent for "the same for all", in natural units; strides are free. Nothing given: none.
+  /// Biases, added to the scores after the soft-cap; score_terms.h says how. `bias` is [batch, num_q_heads, q_len,
+  /// kv_len] with 1 in place of any extent for "the same for all", in natural units; strides are free. Nothing given:
+  /// none.
   TensorView<const float> bias;
   std::optional<Alibi> alibi;
   std::optional<T5Bias> t5;
   std::optional<TransformerXl> xl;
 
-  /// [num_q_heads]: the score of one more key of each head that has no value: it is in the denominator, once, and in lse.
-  /// A row that sees nothing gives out 0 and its sink as lse. -inf: none for that head; +inf and NaN make rows NaN. Xiao
-  /// et al., 2024, "Efficient streaming language models with attention sinks", in the learned form of OpenAI, 2025,
-  /// "gpt-oss-120b & gpt-oss-20b model card", section 2.2.
+  /// [num_q_heads]: the score of one more key of each head that has no value: it is in the denominator, once, and in
+  /// lse. A row that sees nothing gives out 0 and its sink as lse. -inf: none for that head; +inf and NaN make rows
+  /// NaN. Xiao et al., 2024, "Efficient streaming language models with attention sinks", in the learned form of OpenAI,
+  /// 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2.2.
   TensorView<const float> sink;
 
   /// For training: weights that are left out at random.
@@ -52,19 +53,19 @@ struct AttentionOptions {
   TensorView<const int64_t> q_positions, k_positions;
 
   /// The position that biases by distance take a slot for, where it is another one than the mask's: nodes of a tree,
-  /// documents that count from 0 again. Shapes as q_positions and k_positions; what they hold for an unwritten slot does
-  /// not matter.
+  /// documents that count from 0 again. Shapes as q_positions and k_positions; what they hold for an unwritten slot
+  /// does not matter.
   TensorView<const int64_t> q_encoding_positions, k_encoding_positions;
 
   /// Key lengths and documents, ANDed with the mask whatever it says.
   MaskLimits limits;
 
   /// Sequences of any lengths behind each other in tensors [1, heads, total, dim]: sequence s has the queries from
-  /// q_offsets[s] up to q_offsets[s + 1] and the keys from k_offsets[s] on likewise; k_offsets may be left out where they
-  /// are the same. The first of them is 0, none is less than the one before, and a sequence may be empty. Each sequence is
-  /// a batch row for everything that counts batch rows: mask, limits, q_begin (0 each unless given), bias ([sequences,
-  /// heads, longest q, longest k]), dropout; lists of positions are [total]. Queries behind the last offset are empty rows,
-  /// keys there are not seen. The bits are those of a call for each sequence alone.
+  /// q_offsets[s] up to q_offsets[s + 1] and the keys from k_offsets[s] on likewise; k_offsets may be left out where
+  /// they are the same. The first of them is 0, none is less than the one before, and a sequence may be empty. Each
+  /// sequence is a batch row for everything that counts batch rows: mask, limits, q_begin (0 each unless given), bias
+  /// ([sequences, heads, longest q, longest k]), dropout; lists of positions are [total]. Queries behind the last
+  /// offset are empty rows, keys there are not seen. The bits are those of a call for each sequence alone.
   std::vector<int64_t> q_offsets, k_offsets;
 
   /// One number per batch row (or one for all, or none): queries from this index on are padding, which gives empty
@@ -83,15 +84,15 @@ struct AttentionOptions {
 /// num_kv_heads). head_dim and value_dim are 1 to 512. batch, q_len and kv_len may be 0. Strides are free for inputs (0
 /// and negative ones included); [batch, seq, heads, dim] tensors are views with their axes exchanged. Units: lse is the
 /// natural logarithm of the sum of exponentials. Empty rows (no visible key, or only scores of -inf) give out 0 and lse
-/// -inf (with a sink: the sink). Keys, values and biases that a query may not see do not change its row, even when they are NaN; a NaN that it does see
-/// comes through. Aliasing: out and lse share no memory with the inputs, with each other or with themselves. Threads:
-/// runs on the default pool; callable from several threads. A row's bits do not depend on the other rows, the batch or
-/// the number of threads.
-/// Cost: 2 (head_dim + value_dim) operations per visible pair, tiles without one are skipped; memory for one packed
-/// copy of k and v, and a copy of each tensor whose last stride is not 1. Errors: kInvalidArgument for shapes, strides,
-/// positions and numbers that do not fit, and for queries beyond a list of the mask; kUnsupported for head sizes above
-/// 512; kResourceExhausted; kCancelled, with the outputs undefined. Source: Vaswani et al., 2017, "Attention is all you
-/// need", equation 1; Dao, 2023, "FlashAttention-2", for the tiles.
+/// -inf (with a sink: the sink). Keys, values and biases that a query may not see do not change its row, even when they
+/// are NaN; a NaN that it does see comes through. Aliasing: out and lse share no memory with the inputs, with each
+/// other or with themselves. Threads: runs on the default pool; callable from several threads. A row's bits do not
+/// depend on the other rows, the batch or the number of threads. Cost: 2 (head_dim + value_dim) operations per visible
+/// pair, tiles without one are skipped; memory for one packed copy of k and v, and a copy of each tensor whose last
+/// stride is not 1. Errors: kInvalidArgument for shapes, strides, positions and numbers that do not fit, and for
+/// queries beyond a list of the mask; kUnsupported for head sizes above 512; kResourceExhausted; kCancelled, with the
+/// outputs undefined. Source: Vaswani et al., 2017, "Attention is all you need", equation 1; Dao, 2023,
+/// "FlashAttention-2", for the tiles.
 REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                        const Mask& mask, const AttentionOptions& options, TensorView<float> out,
                        TensorView<float> lse = {});

@@ -12,8 +12,8 @@ namespace regard {
 
 namespace {
 
-void check_outputs(std::string_view name, const CallSizes& sizes, const TensorView<float>& out, const TensorView<float>& lse,
-                   const std::vector<ByteRange>& inputs) {
+void check_outputs(std::string_view name, const CallSizes& sizes, const TensorView<float>& out,
+                   const TensorView<float>& lse, const std::vector<ByteRange>& inputs) {
   const ByteRange out_range = check_tensor(name, "out", out, 4);
   require(out.shape[0] == sizes.batch && out.shape[1] == sizes.num_q_heads && out.shape[2] == sizes.q_len &&
               out.shape[3] == sizes.value_dim,
@@ -129,8 +129,7 @@ void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<
                  TensorView<const float> v, const Mask& mask, const AttentionOptions& options) {
   if (options.sink.rank > 0)
     fail(Code::kUnsupported, "[attend_onto] a sink belongs to the whole row: give it to PartialAttention::finish()");
-  if (options.dropout)
-    fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
+  if (options.dropout) fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
   refuse_packed("attend_onto", options);
   attend_tensors("attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
 }

@@ -98,31 +98,40 @@ std::vector<int64_t> every_position(std::string_view function, std::string_view 
 
 namespace {
 
-void check_offsets(std::string_view function, std::string_view name, const std::vector<int64_t>& offsets, int64_t total) {
+void check_offsets(std::string_view function, std::string_view name, const std::vector<int64_t>& offsets,
+                   int64_t total) {
   require(offsets.size() >= 2, "[{}] {} has {} numbers, expected one for each sequence and one more", function, name,
           offsets.size());
   require(offsets[0] == 0, "[{}] {} begins with {}, expected 0", function, name, offsets[0]);
   for (size_t i = 1; i < offsets.size(); ++i)
-    require(offsets[i] >= offsets[i - 1], "[{}] {} goes from {} to {}: offsets never fall", function, name, offsets[i - 1],
-            offsets[i]);
-  require(offsets.back() <= total, "[{}] {} ends with {}, but there are {} slots", function, name, offsets.back(), total);
+    require(offsets[i] >= offsets[i - 1], "[{}] {} goes from {} to {}: offsets never fall", function, name,
+            offsets[i - 1], offsets[i]);
+  require(offsets.back() <= total, "[{}] {} ends with {}, but there are {} slots", function, name, offsets.back(),
+          total);
 }
 
 }  // namespace
 
 CallRows::CallRows(std::string_view function, const CallSizes& sizes, const AttentionOptions& options)
-    : sizes_(sizes), packed_(!options.q_offsets.empty()), batch_(sizes.batch), q_offsets_(options.q_offsets),
+    : sizes_(sizes),
+      packed_(!options.q_offsets.empty()),
+      batch_(sizes.batch),
+      q_offsets_(options.q_offsets),
       k_offsets_(options.k_offsets.empty() ? options.q_offsets : options.k_offsets) {
   require(packed_ || options.k_offsets.empty(), "[{}] k_offsets is given without q_offsets", function);
   if (!packed_) return;
-  require(sizes.batch == 1, "[{}] q_offsets is given and the batch is {}: packed sequences are one entry of the batch axis",
-          function, sizes.batch);
-  require(options.query_lengths.empty(), "[{}] both q_offsets and query_lengths are given, expected one of them", function);
+  require(sizes.batch == 1,
+          "[{}] q_offsets is given and the batch is {}: packed sequences are one entry of the batch axis", function,
+          sizes.batch);
+  require(options.query_lengths.empty(), "[{}] both q_offsets and query_lengths are given, expected one of them",
+          function);
   check_offsets(function, "q_offsets", q_offsets_, sizes.q_len);
-  check_offsets(function, options.k_offsets.empty() ? "q_offsets (for the keys, as there is no k_offsets)" : "k_offsets",
+  check_offsets(function,
+                options.k_offsets.empty() ? "q_offsets (for the keys, as there is no k_offsets)" : "k_offsets",
                 k_offsets_, sizes.kv_len);
-  require(q_offsets_.size() == k_offsets_.size(), "[{}] q_offsets and k_offsets have {} and {} numbers, expected as many",
-          function, q_offsets_.size(), k_offsets_.size());
+  require(q_offsets_.size() == k_offsets_.size(),
+          "[{}] q_offsets and k_offsets have {} and {} numbers, expected as many", function, q_offsets_.size(),
+          k_offsets_.size());
   batch_ = static_cast<int64_t>(q_offsets_.size()) - 1;
 }
 

@@ -60,8 +60,6 @@ size_t RelativeTerm::place(int64_t first, int64_t count) {
 }
 
 // Column x stands for row r.shape[0] - 1 - x, which is the distance query - key = first_distance + that row.
-size_t RelativeTerm::place_all() {
-  return place(-(xl_.first_distance + xl_.r.shape[0] - 1), xl_.r.shape[0]);
-}
+size_t RelativeTerm::place_all() { return place(-(xl_.first_distance + xl_.r.shape[0] - 1), xl_.r.shape[0]); }
 
 }  // namespace regard

@@ -1,5 +1,6 @@
-// Transformer-XL's relative term, (q + v) . r[query - key], by index arithmetic: the vectors of the distances that occur
-// lie in panels in the order of rising keys, so the term of a row for 256 consecutive keys is 256 consecutive columns.
+// Transformer-XL's relative term, (q + v) . r[query - key], by index arithmetic: the vectors of the distances that
+// occur lie in panels in the order of rising keys, so the term of a row for 256 consecutive keys is 256 consecutive
+// columns.
 #pragma once
 
 #include <atomic>
@@ -27,14 +28,15 @@ class RelativeTerm {
   const float* content_bias(int head) const noexcept { return row_of(content_bias_, head); }
   const float* position_bias(int head) const noexcept { return row_of(position_bias_, head); }
 
-  /// The vectors of `count` distances key - query from `first` on, as panels by head; NaN where there is none. The number
-  /// of the table. Errors: kResourceExhausted.
+  /// The vectors of `count` distances key - query from `first` on, as panels by head; NaN where there is none. The
+  /// number of the table. Errors: kResourceExhausted.
   size_t place(int64_t first, int64_t count);
   /// The same for all vectors that there are: column() says where one is.
   size_t place_all();
 
   const float* panels(size_t table, int head) const noexcept {
-    return tables_[table].data() + int64_t{head} * static_cast<int64_t>(tables_[table].size() / static_cast<size_t>(num_heads_));
+    return tables_[table].data() +
+           int64_t{head} * static_cast<int64_t>(tables_[table].size() / static_cast<size_t>(num_heads_));
   }
   /// Where in the table of place_all() a distance key - query is, or -1.
   int64_t column(int64_t distance) const noexcept {

@@ -1,5 +1,5 @@
-// Lowering: from terms to rows of biases. Checks and tables are in score_terms_place.cc, Transformer-XL's relative term in
-// score_terms_relative.cc.
+// Lowering: from terms to rows of biases. Checks and tables are in score_terms_place.cc, Transformer-XL's relative term
+// in score_terms_relative.cc.
 #include "attention/score_terms.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ TermScratch ScoreTerms::carve(Carver& carver) const {
   }
   if (drops()) {
     s.keys = carver.take<kernels::DropoutKey>(kRows);
-    s.keep = reinterpret_cast<uint64_t(*)[kernels::kPanelsPerTile]>(
-        carver.take<uint64_t>(kRows * kernels::kPanelsPerTile));
+    s.keep =
+        reinterpret_cast<uint64_t(*)[kernels::kPanelsPerTile]>(carver.take<uint64_t>(kRows * kernels::kPanelsPerTile));
   }
   if (!sinks_.empty()) {
     s.sinks = carver.take<float>(kRows);
@@ -41,8 +41,7 @@ void ScoreTerms::begin(const SequenceQueries& queries, const RowBlock& block, fl
                        float* q) const noexcept {
   for (int r = 0; r < block.rows(); ++r) {
     if (drops())
-      scratch.keys[r] =
-          kernels::dropout_row_key(dropout_.seed, queries.batch_row, block.head(r), block.position(r));
+      scratch.keys[r] = kernels::dropout_row_key(dropout_.seed, queries.batch_row, block.head(r), block.position(r));
     if (relative_.empty()) continue;
     const float* row = queries.q + block.token(r) * queries.q_token_stride + block.head(r) * queries.q_head_stride;
     const float *u = relative_.content_bias(block.head(r)), *v = relative_.position_bias(block.head(r));
@@ -54,8 +53,8 @@ void ScoreTerms::begin(const SequenceQueries& queries, const RowBlock& block, fl
   }
 }
 
-const float* ScoreTerms::distance_row(const Placed& placed, int64_t index, int64_t base, int head, int64_t query, int lo,
-                                      int hi, float* into) const noexcept {
+const float* ScoreTerms::distance_row(const Placed& placed, int64_t index, int64_t base, int head, int64_t query,
+                                      int lo, int hi, float* into) const noexcept {
   if (placed.distances > 0)
     return tables_.data() + placed.table + head * placed.distances + (base - query - placed.first_distance);
   const int64_t* encoding =
@@ -85,8 +84,8 @@ void ScoreTerms::lower(size_t sequence, const SequenceQueries& queries, const Ro
   if (drops()) {
     for (int r = 0; r < block.rows(); ++r)
       if (tile.lo == nullptr || tile.lo[r] < tile.hi[r])
-        kernels::dropout_keep_words(scratch.keys[r], queries.keys.tile_id(index), kernels::dropout_threshold(dropout_.rate),
-                                    scratch.keep[r]);
+        kernels::dropout_keep_words(scratch.keys[r], queries.keys.tile_id(index),
+                                    kernels::dropout_threshold(dropout_.rate), scratch.keep[r]);
     tile.keep = scratch.keep;
   }
   if (!adds()) return;

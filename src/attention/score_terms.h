@@ -1,9 +1,9 @@
-// The score terms of a call (regard/score_terms.h), lowered tile by tile to what the kernels take: one pointer per row to
-// the biases of 256 keys. Start at ScoreTerms::lower().
+// The score terms of a call (regard/score_terms.h), lowered tile by tile to what the kernels take: one pointer per row
+// to the biases of 256 keys. Start at ScoreTerms::lower().
 //
-// A bias by distance is tabulated once per call over the distances that occur, by head; a row of a tile is a slice of that
-// table. A dense bias is read in place where a whole tile of a row lies contiguous. Everything else goes through scratch of
-// 256 floats per row, so memory is O(q_len + kv_len) per head and never q_len x kv_len.
+// A bias by distance is tabulated once per call over the distances that occur, by head; a row of a tile is a slice of
+// that table. A dense bias is read in place where a whole tile of a row lies contiguous. Everything else goes through
+// scratch of 256 floats per row, so memory is O(q_len + kv_len) per head and never q_len x kv_len.
 #pragma once
 
 #include <atomic>
@@ -23,22 +23,22 @@ namespace regard {
 
 /// Scratch of one thread for the terms of one block of rows.
 struct TermScratch {
-  float* bias = nullptr;         // [96][256] of the tile at hand
-  const float** rows = nullptr;  // [96]: where each row's biases are
-  float* term = nullptr;         // [256] of one more term of a row
-  float* relative_q = nullptr;   // [96][head_dim]: scale (q + v)
-  float* relative = nullptr;     // [96][RelativeTerm::kRowFloats]
-  const float** relative_rows = nullptr;              // [96]: the term of each row
-  kernels::DropoutKey* keys = nullptr;                // [96]
+  float* bias = nullptr;                                // [96][256] of the tile at hand
+  const float** rows = nullptr;                         // [96]: where each row's biases are
+  float* term = nullptr;                                // [256] of one more term of a row
+  float* relative_q = nullptr;                          // [96][head_dim]: scale (q + v)
+  float* relative = nullptr;                            // [96][RelativeTerm::kRowFloats]
+  const float** relative_rows = nullptr;                // [96]: the term of each row
+  kernels::DropoutKey* keys = nullptr;                  // [96]
   uint64_t (*keep)[kernels::kPanelsPerTile] = nullptr;  // [96]
-  float* sinks = nullptr;        // [96]
-  uint8_t* empty = nullptr;      // [96]: rows that saw nothing
+  float* sinks = nullptr;                               // [96]
+  uint8_t* empty = nullptr;                             // [96]: rows that saw nothing
 };
 
 /// Where the slots of one sequence stand: what its queries and keys are to a bias.
 struct TermSlots {
-  const int64_t* q_encoding = nullptr;  ///< encoding position of each query; null: its position
-  const int64_t* k_encoding = nullptr;  ///< of each key
+  const int64_t* q_encoding = nullptr;     ///< encoding position of each query; null: its position
+  const int64_t* k_encoding = nullptr;     ///< of each key
   int64_t first_query = 0, first_key = 0;  ///< number of the first of them on the axes of a dense bias
 };
 
@@ -88,8 +88,8 @@ class ScoreTerms {
   struct Placed {
     TermSlots slots;
     int64_t k_begin = 0, kv_len = 0;
-    // By column of the view's tiles, when the keys do not simply follow each other: number of the key (-1: none), and its
-    // encoding position when that is not its position.
+    // By column of the view's tiles, when the keys do not simply follow each other: number of the key (-1: none), and
+    // its encoding position when that is not its position.
     std::vector<int64_t> key_of_column, encoding_of_column;
     int64_t first_distance = 0, distances = 0;  // of the table; none: pair by pair
     size_t table = 0;                           // where in tables_ it begins, [head][distances]
@@ -112,8 +112,8 @@ class ScoreTerms {
                          int lo, int hi, float* into) const noexcept;
 
   // The relative term of all rows against a tile; relative_rows[r][j] is that of key j.
-  void relative_rows(const Placed& placed, const RowBlock& block, int64_t index, int64_t base, const TermScratch& scratch,
-                     const kernels::AttentionTile& tile) const noexcept;
+  void relative_rows(const Placed& placed, const RowBlock& block, int64_t index, int64_t base,
+                     const TermScratch& scratch, const kernels::AttentionTile& tile) const noexcept;
   void relative_slices(const Placed& placed, const RowBlock& block, int64_t base, int first_row,
                        const TermScratch& scratch, const kernels::AttentionTile& tile) const noexcept;
   void relative_pairs(const Placed& placed, const RowBlock& block, int64_t index, int64_t base, int r,

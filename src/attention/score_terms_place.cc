@@ -40,16 +40,17 @@ const T5Bias* checked_t5(std::string_view function, const CallSizes& sizes, cons
   require(t5->table.shape[1] == sizes.num_q_heads, "[{}] t5.table has shape {}, expected [buckets, {}]", function,
           shape_text(t5->table), sizes.num_q_heads);
   const bool both = t5->direction == T5Direction::kBidirectional;
-  require(buckets >= (both ? 4 : 2) && (!both || buckets % 2 == 0), "[{}] t5.table has {} buckets, expected {}", function,
-          buckets, both ? "an even number from 4 on" : "2 or more");
+  require(buckets >= (both ? 4 : 2) && (!both || buckets % 2 == 0), "[{}] t5.table has {} buckets, expected {}",
+          function, buckets, both ? "an even number from 4 on" : "2 or more");
   const int64_t exact = buckets / (both ? 4 : 2);
   require(t5->max_distance > exact && t5->max_distance <= kMaxT5Distance,
-          "[{}] t5.max_distance is {}, expected more than the {} exact buckets and at most {}", function, t5->max_distance,
-          exact, kMaxT5Distance);
+          "[{}] t5.max_distance is {}, expected more than the {} exact buckets and at most {}", function,
+          t5->max_distance, exact, kMaxT5Distance);
   return &*t5;
 }
 
-const TransformerXl* checked_xl(std::string_view function, const CallSizes& sizes, const std::optional<TransformerXl>& xl) {
+const TransformerXl* checked_xl(std::string_view function, const CallSizes& sizes,
+                                const std::optional<TransformerXl>& xl) {
   if (!xl) return nullptr;
   for (const auto& [name, tensor] : {std::pair{"xl.u", &xl->u}, std::pair{"xl.v", &xl->v}}) {
     if (tensor->rank == 0) continue;
@@ -72,12 +73,13 @@ const TransformerXl* checked_xl(std::string_view function, const CallSizes& size
 
 Dropout checked_dropout(std::string_view function, const std::optional<Dropout>& dropout) {
   if (!dropout) return {};
-  require(dropout->rate >= 0 && dropout->rate < 1, "[{}] dropout.rate is {}, expected 0 or more and less than 1", function,
-          dropout->rate);
+  require(dropout->rate >= 0 && dropout->rate < 1, "[{}] dropout.rate is {}, expected 0 or more and less than 1",
+          function, dropout->rate);
   return *dropout;
 }
 
-std::vector<float> checked_sinks(std::string_view function, const CallSizes& sizes, const TensorView<const float>& sink) {
+std::vector<float> checked_sinks(std::string_view function, const CallSizes& sizes,
+                                 const TensorView<const float>& sink) {
   require(sink.shape[0] == sizes.num_q_heads, "[{}] sink has shape {}, expected [{}]", function, shape_text(sink),
           sizes.num_q_heads);
   std::vector<float> sinks;

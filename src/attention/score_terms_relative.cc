@@ -34,7 +34,8 @@ void ScoreTerms::note_missing(int64_t distance) const noexcept {
 void ScoreTerms::check_distances(std::string_view function) const {
   if (!distance_missing_.load(std::memory_order_relaxed)) return;
   fail(Code::kInvalidArgument,
-       "[{}] xl.r has no vector for the distance {} from a key to a query that sees it: give the distances that the mask "
+       "[{}] xl.r has no vector for the distance {} from a key to a query that sees it: give the distances that the "
+       "mask "
        "allows, or a clamp",
        function, missing_distance_.load(std::memory_order_relaxed));
 }

@@ -134,8 +134,9 @@ void WeightTiles::prepare(size_t extra_bytes) {
   blocks_ = (rows() * (sizes_.num_q_heads / sizes_.num_kv_heads) + kMaxBlockRows - 1) / kMaxBlockRows;
 }
 
-void WeightTiles::check_stopped() const {
+void WeightTiles::check_finished() const {
   if (stopped()) fail(Code::kCancelled, "[{}] stopped on request", function_);
+  terms_.check_distances(function_);
 }
 
 WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_head, int thread)

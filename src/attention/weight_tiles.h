@@ -91,7 +91,7 @@ class WeightTiles {
     int64_t tile_ = 0;
   };
 
-  /// Calls f(block) for all blocks of rows, in parallel. Errors: kCancelled.
+  /// Calls f(block) for all blocks of rows, in parallel. Errors: kCancelled; as ScoreTerms::check_distances().
   template <class F>
   void for_each_block(F&& f) const {
     const int64_t heads = sizes_.num_kv_heads;
@@ -104,12 +104,12 @@ class WeightTiles {
           f(block);
         },
         input_.options.stop);
-    check_stopped();
+    check_finished();
   }
 
   /// Calls begin(block, kv_head), f(block) for the blocks of rows that see a key of the tile in their order, and
   /// end(block, kv_head), for all tiles of all KV heads, in parallel. The block of begin() and end() has no rows.
-  /// Errors: kCancelled.
+  /// Errors: as for_each_block().
   template <class Begin, class F, class End>
   void for_each_tile(Begin&& begin, F&& f, End&& end) const {
     default_pool().for_each(
@@ -127,7 +127,7 @@ class WeightTiles {
           end(block, at.kv_head);
         },
         input_.options.stop);
-    check_stopped();
+    check_finished();
   }
 
  private:
@@ -136,8 +136,8 @@ class WeightTiles {
     int kv_head;
     int64_t tile;
   };
-  // An item that was cut short must not pass for one that was finished.
-  void check_stopped() const;
+  // An item that was cut short must not pass for one that was finished, nor one that lacked a distance's vector.
+  void check_finished() const;
   bool stopped() const noexcept { return input_.options.stop != nullptr && input_.options.stop->stop_requested(); }
 
   std::string_view function_;

@@ -96,6 +96,9 @@ struct AttentionKernels {
   void (*dots)(const float* q, int64_t q_stride, int rows, int head_dim, const float* panels, int64_t first, int count,
                float* out, int64_t out_stride) noexcept;
 
+  /// dropout_keep_words() of dropout.h; row_key has two words.
+  void (*keep_words)(const uint32_t* row_key, int64_t tile, uint32_t threshold, uint64_t* words) noexcept;
+
   /// Writes `count` keys (rows of head_dim elements, `stride` apart) into a panel [head_dim][64] from column `column`
   /// on.
   void (*pack_keys)(const float* keys, int64_t stride, int count, int head_dim, float* panel, int column) noexcept;

@@ -22,8 +22,8 @@ std::vector<float> alibi_slopes(int64_t num_heads) {
 
 int64_t t5_bucket(int64_t key_minus_query, int64_t buckets, int64_t max_distance, T5Direction direction) {
   const bool both = direction == T5Direction::kBidirectional;
-  require(buckets >= (both ? 4 : 2) && (!both || buckets % 2 == 0),
-          "[t5_bucket] {} buckets, expected {}", buckets, both ? "an even number from 4 on" : "2 or more");
+  require(buckets >= (both ? 4 : 2) && (!both || buckets % 2 == 0), "[t5_bucket] {} buckets, expected {}", buckets,
+          both ? "an even number from 4 on" : "2 or more");
   const int64_t n = both ? buckets / 2 : buckets, exact = n / 2;
   require(max_distance > exact, "[t5_bucket] max_distance is {}, expected more than the {} exact buckets", max_distance,
           exact);

@@ -32,11 +32,15 @@ struct Packed {
       for (int64_t s = 0; s < all.batch; ++s)
         for (int64_t h = 0; h < heads; ++h)
           for (int64_t i = 0; i < lengths[static_cast<size_t>(s)]; ++i)
-            std::copy_n(row(s, h, i), dim, &to[static_cast<size_t>((h * total + offsets[static_cast<size_t>(s)] + i) * dim)]);
+            std::copy_n(row(s, h, i), dim,
+                        &to[static_cast<size_t>((h * total + offsets[static_cast<size_t>(s)] + i) * dim)]);
     };
-    pack(all.num_q_heads, all.d, q_total, q_lengths, q_offsets, q, [&](int64_t s, int64_t h, int64_t i) { return all.query(s, h, i); });
-    pack(all.num_kv_heads, all.d, k_total, k_lengths, k_offsets, k, [&](int64_t s, int64_t h, int64_t i) { return all.key(s, h, i); });
-    pack(all.num_kv_heads, all.dv, k_total, k_lengths, k_offsets, v, [&](int64_t s, int64_t h, int64_t i) { return all.value(s, h, i); });
+    pack(all.num_q_heads, all.d, q_total, q_lengths, q_offsets, q,
+         [&](int64_t s, int64_t h, int64_t i) { return all.query(s, h, i); });
+    pack(all.num_kv_heads, all.d, k_total, k_lengths, k_offsets, k,
+         [&](int64_t s, int64_t h, int64_t i) { return all.key(s, h, i); });
+    pack(all.num_kv_heads, all.dv, k_total, k_lengths, k_offsets, v,
+         [&](int64_t s, int64_t h, int64_t i) { return all.value(s, h, i); });
   }
 
   AttentionOptions options() const {
@@ -44,7 +48,8 @@ struct Packed {
     o.q_offsets = q_offsets;
     o.k_offsets = k_offsets;
     o.q_begin.clear();
-    for (size_t s = 0; s < q_lengths.size(); ++s) o.q_begin.push_back(std::max<int64_t>(0, k_lengths[s] - q_lengths[s]));
+    for (size_t s = 0; s < q_lengths.size(); ++s)
+      o.q_begin.push_back(std::max<int64_t>(0, k_lengths[s] - q_lengths[s]));
     return o;
   }
   TensorView<const float> q_view() const { return {q.data(), {1, padded.p.num_q_heads, q_total, padded.p.d}}; }
@@ -61,7 +66,8 @@ struct Packed {
   }
 
   // Compares the rows of sequence s with those of `row` of a result [.., heads, q_len, dv].
-  void expect_rows(const Result& got, size_t s, const Result& want, int64_t row, int64_t q_len, const std::string& what) const {
+  void expect_rows(const Result& got, size_t s, const Result& want, int64_t row, int64_t q_len,
+                   const std::string& what) const {
     const int64_t heads = padded.p.num_q_heads, dv = padded.p.dv, n = q_lengths[s];
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t a = h * q_total + q_offsets[s], b = (row * heads + h) * q_len;
@@ -121,7 +127,8 @@ TEST(PackedSequences, EqualAPaddedBatchAndCallsOfTheirOwn) {
         for (int64_t i = t.q_offsets.back(); i < t.q_total; ++i) {
           const float lse = got.lse[static_cast<size_t>(h * t.q_total + i)];
           ASSERT_EQ(lse, wanted.sink ? t.padded.sinks[static_cast<size_t>(h)] : -INFINITY) << what;
-          for (int64_t c = 0; c < 20; ++c) ASSERT_EQ(bits(got.out[static_cast<size_t>((h * t.q_total + i) * 20 + c)]), 0u);
+          for (int64_t c = 0; c < 20; ++c)
+            ASSERT_EQ(bits(got.out[static_cast<size_t>((h * t.q_total + i) * 20 + c)]), 0u);
         }
     }
   }
@@ -129,7 +136,8 @@ TEST(PackedSequences, EqualAPaddedBatchAndCallsOfTheirOwn) {
 
 TEST(BugCase34, RowsBehindTheLastOffset) {
   std::vector<float> q(8 * 4, NAN), k(8 * 4, NAN), v(8 * 4, NAN), out(8 * 4, NAN), lse(8, NAN);
-  for (int i = 0; i < 5 * 4; ++i) q[static_cast<size_t>(i)] = 0, k[static_cast<size_t>(i)] = 1, v[static_cast<size_t>(i)] = static_cast<float>(i / 4);
+  for (int i = 0; i < 5 * 4; ++i)
+    q[static_cast<size_t>(i)] = 0, k[static_cast<size_t>(i)] = 1, v[static_cast<size_t>(i)] = static_cast<float>(i / 4);
   AttentionOptions o;
   o.q_offsets = {0, 3, 5};
   attend(TensorView<const float>(q.data(), {1, 1, 8, 4}), TensorView<const float>(k.data(), {1, 1, 8, 4}),
@@ -190,6 +198,7 @@ TEST(Refusals, OffsetsThatDoNotFit) {
   with([](auto& o) { o.bias.shape[0] = 5; }, {"bias", "[6, 4, 60, 300]"});
   std::vector<float> w(4 * 300), lse(4 * 300);
   AttentionOptions o = t.options();
+  o.bias = {};
   expect_refused(Code::kInvalidArgument, {"[attention_weights]", "q_offsets"}, [&] {
     attention_weights(t.q_view(), t.k_view(), TensorView<const float>(lse.data(), {1, 4, t.q_total}), Mask::causal(), o,
                       {0, 1}, {0, 1}, {w.data(), {1, 4, 1, 1}});

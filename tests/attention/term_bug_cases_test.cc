@@ -19,8 +19,8 @@ std::vector<float> weights_with(int64_t q_len, int64_t kv_len, const Mask& mask,
   for (int64_t j = 0; j < kv_len; ++j) v[static_cast<size_t>(j * kv_len + j)] = 1.0f;
   std::vector<float> all_lse(static_cast<size_t>(q_len));
   attend(TensorView<const float>(q.data(), {1, 1, q_len, 1}), TensorView<const float>(k.data(), {1, 1, kv_len, 1}),
-         TensorView<const float>(v.data(), {1, 1, kv_len, kv_len}), mask, options,
-         {out.data(), {1, 1, q_len, kv_len}}, {all_lse.data(), {1, 1, q_len}});
+         TensorView<const float>(v.data(), {1, 1, kv_len, kv_len}), mask, options, {out.data(), {1, 1, q_len, kv_len}},
+         {all_lse.data(), {1, 1, q_len}});
   if (lse != nullptr) *lse = all_lse;
   return out;
 }
@@ -106,7 +106,8 @@ TEST(BugCase14, TheMaskHoldsUnderDropoutAndWithWeights) {
   for (double rate : {0.0, 0.5}) {
     AttentionOptions o = at(0);
     o.dropout = Dropout{.rate = rate, .seed = 3};
-    const std::vector<float> got = weights_with(3, 3, Mask::causal(), o), plain = weights_with(3, 3, Mask::causal(), at(0));
+    const std::vector<float> got = weights_with(3, 3, Mask::causal(), o),
+                             plain = weights_with(3, 3, Mask::causal(), at(0));
     for (size_t i = 0; i < 3; ++i)
       for (size_t j = 0; j < 3; ++j) {
         const float want = j > i ? 0.0f : plain[3 * i + j];
@@ -116,8 +117,9 @@ TEST(BugCase14, TheMaskHoldsUnderDropoutAndWithWeights) {
     std::vector<float> w(9);
     for (Dropout::Weights when : {Dropout::Weights::kBefore, Dropout::Weights::kAfter}) {
       o.dropout->weights = when;
-      attention_weights(TensorView<const float>(q.data(), {1, 1, 3, 1}), TensorView<const float>(k.data(), {1, 1, 3, 1}),
-                        TensorView<const float>(lse.data(), {1, 1, 3}), Mask::causal(), o, {0, 3}, {0, 3}, {w.data(), {1, 1, 3, 3}});
+      attention_weights(TensorView<const float>(q.data(), {1, 1, 3, 1}),
+                        TensorView<const float>(k.data(), {1, 1, 3, 1}), TensorView<const float>(lse.data(), {1, 1, 3}),
+                        Mask::causal(), o, {0, 3}, {0, 3}, {w.data(), {1, 1, 3, 3}});
       for (size_t i = 0; i < 3; ++i)
         for (size_t j = 0; j < 3; ++j) {
           if (j > i) {

@@ -117,7 +117,8 @@ struct TermProblem {
 
   /// The same where query i and key j stand at these positions, for encodings and for dropout, which knows the mask's.
   PairTerms pairs(std::function<int64_t(int64_t)> query_at, std::function<int64_t(int64_t)> key_at) const {
-    return pairs(query_at, key_at, [this](int64_t i) { return p.q_begin + i; }, [this](int64_t j) { return p.k_begin + j; });
+    return pairs(
+        query_at, key_at, [this](int64_t i) { return p.q_begin + i; }, [this](int64_t j) { return p.k_begin + j; });
   }
   PairTerms pairs(std::function<int64_t(int64_t)> query_at, std::function<int64_t(int64_t)> key_at,
                   std::function<int64_t(int64_t)> query_position, std::function<int64_t(int64_t)> key_position) const {
@@ -129,7 +130,8 @@ struct TermProblem {
         sum = static_cast<float>(-static_cast<double>(slopes[static_cast<size_t>(h)]) *
                                  std::fabs(static_cast<double>(distance)));
       if (wanted.t5)
-        sum += table[static_cast<size_t>(t5_bucket(distance, kBuckets, kMaxDistance, wanted.direction) * p.num_q_heads + h)];
+        sum += table[static_cast<size_t>(t5_bucket(distance, kBuckets, kMaxDistance, wanted.direction) * p.num_q_heads +
+                                         h)];
       if (wanted.dense) sum += dense[dense_index(b, h, i, j)];
       if (wanted.xl) sum += relative(b, h, i, -distance);
       return sum;

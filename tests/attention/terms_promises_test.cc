@@ -24,7 +24,8 @@ TEST(Promise2, MaskedBiasesCannotMatter) {
         for (int64_t h = 0; h < 4; ++h)
           for (int64_t i = 0; i < 12; ++i)
             for (int64_t j = 0; j < 520; ++j)
-              if (!mask.allowed(b, h, dirty.p.q_begin + i, j)) dirty.dense[dirty.dense_index(b, h, i, j)] = poison, ++hidden;
+              if (!mask.allowed(b, h, dirty.p.q_begin + i, j))
+                dirty.dense[dirty.dense_index(b, h, i, j)] = poison, ++hidden;
       ASSERT_EQ(run(dirty.p, mask, dirty.options()), want) << mask.text() << " " << poison;
       ASSERT_TRUE(hidden > 0 || mask.text() == "full");
     }
@@ -73,7 +74,8 @@ TEST(Promise4, ThreadsBatchAndChunksDoNotMatterWithTerms) {
         set_default_pool_size(threads);
         ASSERT_EQ(run(t.p, mask, t.options()), want) << wanted.name << ", " << threads << " threads, " << mask.text();
       }
-      // Rows 100 .. 101 + n of the last batch row alone, with only the keys that are there by then when the mask is causal.
+      // Rows 100 .. 101 + n of the last batch row alone, with only the keys that are there by then when the mask is
+      // causal.
       for (int64_t n : {1, 7, 64}) {
         AttentionOptions o = t.options();
         o.q_begin = {p.q_begin + 100};
@@ -92,7 +94,8 @@ TEST(Promise4, ThreadsBatchAndChunksDoNotMatterWithTerms) {
         std::vector<float> out(static_cast<size_t>(4 * n * p.dv)), lse(static_cast<size_t>(4 * n));
         attend(q, k, v, mask, o, {out.data(), {1, 4, n, p.dv}}, {lse.data(), {1, 4, n}});
         for (int64_t h = 0; h < 4; ++h) {
-          ASSERT_TRUE(same_bits(out.data() + h * n * p.dv, want.out.data() + ((2 * 4 + h) * p.q_len + 100) * p.dv, n * p.dv))
+          ASSERT_TRUE(
+              same_bits(out.data() + h * n * p.dv, want.out.data() + ((2 * 4 + h) * p.q_len + 100) * p.dv, n * p.dv))
               << wanted.name << " " << mask.text() << ", " << n << " rows alone";
           ASSERT_TRUE(same_bits(lse.data() + h * n, want.lse.data() + (2 * 4 + h) * p.q_len + 100, n));
         }
@@ -117,7 +120,8 @@ TEST(Promise4, DropoutCountsByPositionAlone) {
       std::vector<float> out(static_cast<size_t>(2 * 4 * rows * t.p.dv));
       attend(q, k, v, Mask::causal(), o, {out.data(), {2, 4, rows, t.p.dv}});
       for (int64_t bh = 0; bh < 8; ++bh)
-        ASSERT_TRUE(same_bits(out.data() + bh * rows * t.p.dv, want.out.data() + (bh * 80 + first) * t.p.dv, rows * t.p.dv));
+        ASSERT_TRUE(
+            same_bits(out.data() + bh * rows * t.p.dv, want.out.data() + (bh * 80 + first) * t.p.dv, rows * t.p.dv));
     }
   }
   AttentionOptions other = t.options();
@@ -147,7 +151,8 @@ TEST(Promise2, VectorsOfOtherDistancesCannotMatter) {
     TermProblem dirty = clean;
     for (int64_t i = 0; i < dirty.distances; ++i) {
       const int64_t d = dirty.first_distance + i;
-      const bool seen = d >= 0 && (mask.text() != "window(17, 0)" || d <= 17) && (mask.text().find("dilated") == std::string::npos || d % 2 != 0);
+      const bool seen = d >= 0 && (mask.text() != "window(17, 0)" || d <= 17) &&
+                        (mask.text().find("dilated") == std::string::npos || d % 2 != 0);
       if (!seen) std::fill_n(dirty.r.begin() + i * 4 * 24, 4 * 24, NAN);
     }
     ASSERT_EQ(run(dirty.p, mask, dirty.options()), want) << mask.text();
@@ -178,7 +183,8 @@ TEST(Promise6, MemoryOfTermsGrowsWithTheLengthAlone) {
   }
   const int64_t before = peak_kib();
   attend(q_view(p), k_view(p), v_view(p), Mask::window(1000, 0), o, out_view(p, r), lse_view(p, r));
-  // Packed keys and values 5 MiB, vectors of distances 1 MiB, their biases 1/4 MiB; scratch below 1 MiB for each thread.
+  // Packed keys and values 5 MiB, vectors of distances 1 MiB, their biases 1/4 MiB; scratch below 1 MiB for each
+  // thread.
   EXPECT_LT(peak_kib() - before, 7 * 1024 + 1024 * (default_pool().size() + 2));
 }
 

@@ -12,13 +12,14 @@ namespace {
 using namespace testing_attention;
 
 TEST(Terms, EqualTheDefinitionAndF64) {
-  for (const auto& [q_len, kv_len] : {std::pair{1, 1}, std::pair{7, 5}, std::pair{5, 300},
-                                       std::pair{3, 513}, std::pair{110, 70}})
+  for (const auto& [q_len, kv_len] :
+       {std::pair{1, 1}, std::pair{7, 5}, std::pair{5, 300}, std::pair{3, 513}, std::pair{110, 70}})
     for (const Wanted& wanted : wanted_terms()) {
       const TermProblem t(small(q_len, kv_len), wanted);
       for (const Mask& mask : some_masks()) {
         const Result got = run(t.p, mask, t.options());
-        const std::string what = std::string(wanted.name) + " under " + mask.text() + ", kv_len " + std::to_string(kv_len);
+        const std::string what =
+            std::string(wanted.name) + " under " + mask.text() + ", kv_len " + std::to_string(kv_len);
         ASSERT_EQ(got, by_spec(t.shifted(), mask, t.pairs())) << what;
         ASSERT_NO_FATAL_FAILURE(expect_close(t.shifted(), mask, got, what, t.pairs()));
       }
@@ -61,7 +62,8 @@ TEST(Terms, PositionsInAnyOrder) {
     std::vector<int64_t> order;
     for (int64_t j = 0; j < 90; ++j)
       if (k_at[static_cast<size_t>(j)] >= 0) order.push_back(j);
-    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return k_at[static_cast<size_t>(a)] < k_at[static_cast<size_t>(b)]; });
+    std::sort(order.begin(), order.end(),
+              [&](int64_t a, int64_t b) { return k_at[static_cast<size_t>(a)] < k_at[static_cast<size_t>(b)]; });
     const auto query_at = [&](int64_t i) { return q_at[static_cast<size_t>(i)]; };
     const auto key_at = [&](int64_t j) { return k_at[static_cast<size_t>(j)]; };
     const PairTerms pairs = t.pairs(query_at, key_at, query_at, key_at);
@@ -81,10 +83,12 @@ TEST(Terms, PositionsInAnyOrder) {
           if (!pairs.sinks.empty()) row.sink = pairs.sinks[static_cast<size_t>(h)];
           const int64_t query = q_at[static_cast<size_t>(i)];
           const double lse = kernels::reference::attention_row<double>(
-              [&](int64_t x) { return shifted.query(b, h, i)[x]; }, p.d, p.dv, 0, static_cast<int64_t>(order.size()), p.scale, 0.0,
-              [&](int64_t n, int64_t x) { return p.key(b, h / 2, order[static_cast<size_t>(n)])[x]; },
+              [&](int64_t x) { return shifted.query(b, h, i)[x]; }, p.d, p.dv, 0, static_cast<int64_t>(order.size()),
+              p.scale, 0.0, [&](int64_t n, int64_t x) { return p.key(b, h / 2, order[static_cast<size_t>(n)])[x]; },
               [&](int64_t n, int64_t c) { return p.value(b, h / 2, order[static_cast<size_t>(n)])[c]; },
-              [&](int64_t n) { return query >= 0 && k_at[static_cast<size_t>(order[static_cast<size_t>(n)])] <= query; },
+              [&](int64_t n) {
+                return query >= 0 && k_at[static_cast<size_t>(order[static_cast<size_t>(n)])] <= query;
+              },
               out.data(), nullptr, row);
           const size_t at = static_cast<size_t>((b * p.num_q_heads + h) * p.q_len + i);
           if (std::isinf(lse))
@@ -118,8 +122,8 @@ TEST(Terms, EncodingPositionsServeTheBiasAlone) {
       // Queries alone, or given as what they are anyway.
       o.k_encoding_positions = {};
       ASSERT_EQ(run(p, Mask::full(), o),
-                by_spec(t.shifted(), Mask::full(), t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; },
-                                                 [](int64_t j) { return j; })));
+                by_spec(t.shifted(), Mask::full(),
+                        t.pairs([&](int64_t i) { return q_at[static_cast<size_t>(i)]; }, [](int64_t j) { return j; })));
       std::vector<int64_t> same(280);
       for (size_t j = 0; j < 280; ++j) same[j] = static_cast<int64_t>(j);
       o = t.options();
@@ -184,11 +188,11 @@ TEST(Weights, RebuildTheOutputWithTerms) {
           for (int64_t i = 0; i < 15; ++i) {
             std::vector<double> exact(300), out(20);
             const auto visible = [&](int64_t j) { return mask.allowed(0, h, t.p.q_begin + i, j); };
-            kernels::reference::attention_row<double>(
-                [&](int64_t x) { return shifted.query(0, h, i)[x]; }, 24, 20, 0, 300, t.p.scale, cap,
-                [&](int64_t j, int64_t x) { return t.p.key(0, h / 2, j)[x]; },
-                [&](int64_t j, int64_t c) { return t.p.value(0, h / 2, j)[c]; }, visible, out.data(), exact.data(),
-                RowTerms(pairs, t.p, 0, h, i));
+            kernels::reference::attention_row<double>([&](int64_t x) { return shifted.query(0, h, i)[x]; }, 24, 20, 0,
+                                                      300, t.p.scale, cap,
+                                                      [&](int64_t j, int64_t x) { return t.p.key(0, h / 2, j)[x]; },
+                                                      [&](int64_t j, int64_t c) { return t.p.value(0, h / 2, j)[c]; },
+                                                      visible, out.data(), exact.data(), RowTerms(pairs, t.p, 0, h, i));
             for (int64_t j = 0; j < 300; ++j) {
               const float got = w[static_cast<size_t>((h * 15 + i) * 300 + j)];
               const double size = 40 + 4 * std::fabs(pairs.bias(0, h, i, j));
@@ -214,9 +218,11 @@ TEST(Weights, BeforeOrAfterDropout) {
   Result r = run(t.p, Mask::causal(), t.options());
   std::vector<float> before(4 * 15 * 300), after(before.size());
   AttentionOptions o = t.options();
-  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300}, {before.data(), {1, 4, 15, 300}});
+  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300},
+                    {before.data(), {1, 4, 15, 300}});
   o.dropout->weights = Dropout::Weights::kAfter;
-  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300}, {after.data(), {1, 4, 15, 300}});
+  attention_weights(q_view(t.p), k_view(t.p), lse_view(t.p, r), Mask::causal(), o, {0, 15}, {0, 300},
+                    {after.data(), {1, 4, 15, 300}});
   int64_t dropped = 0, kept = 0;
   for (int64_t h = 0; h < 4; ++h)
     for (int64_t i = 0; i < 15; ++i)
@@ -247,13 +253,14 @@ TEST(Refusals, DistancesWithoutAVector) {
   expect_refused(Code::kInvalidArgument, {"xl.r", "distance 4"}, [&] { run(t.p, Mask::causal(), o); });
   std::vector<float> w(2 * 4 * 3 * 5), lse(2 * 4 * 3);
   expect_refused(Code::kInvalidArgument, {"[attention_weights]", "xl.r", "distance 4"}, [&] {
-    attention_weights(q_view(t.p), k_view(t.p), TensorView<const float>(lse.data(), {2, 4, 3}), Mask::causal(), o, {0, 3},
-                      {0, 5}, {w.data(), {2, 4, 3, 5}});
+    attention_weights(q_view(t.p), k_view(t.p), TensorView<const float>(lse.data(), {2, 4, 3}), Mask::causal(), o,
+                      {0, 3}, {0, 5}, {w.data(), {2, 4, 3, 5}});
   });
 }
 
 TEST(Refusals, TermsThatDoNotFit) {
-  const TermProblem t(small(3, 5), {.name = "all", .dense = true, .alibi = true, .t5 = true, .sink = true, .xl = true, .dropout = 0.1});
+  const TermProblem t(
+      small(3, 5), {.name = "all", .dense = true, .alibi = true, .t5 = true, .sink = true, .xl = true, .dropout = 0.1});
   const auto with = [&](auto&& change, std::initializer_list<const char*> words) {
     AttentionOptions o = t.options();
     change(o);

@@ -54,10 +54,14 @@ TEST(T5, BucketsOfTransformers) {
 }
 
 TEST(T5, RefusesWhatMakesNoBuckets) {
-  for (const auto& [buckets, far, direction] :
-       {std::tuple{int64_t{1}, int64_t{128}, T5Direction::kCausal}, {0, 128, T5Direction::kCausal},
-        {2, 128, T5Direction::kBidirectional}, {31, 128, T5Direction::kBidirectional}, {32, 8, T5Direction::kBidirectional},
-        {32, 16, T5Direction::kCausal}, {32, 0, T5Direction::kCausal}, {-4, 128, T5Direction::kCausal}})
+  for (const auto& [buckets, far, direction] : {std::tuple{int64_t{1}, int64_t{128}, T5Direction::kCausal},
+                                                {0, 128, T5Direction::kCausal},
+                                                {2, 128, T5Direction::kBidirectional},
+                                                {31, 128, T5Direction::kBidirectional},
+                                                {32, 8, T5Direction::kBidirectional},
+                                                {32, 16, T5Direction::kCausal},
+                                                {32, 0, T5Direction::kCausal},
+                                                {-4, 128, T5Direction::kCausal}})
     EXPECT_THROW(t5_bucket(1, buckets, far, direction), Error) << buckets << " " << far;
 }
 

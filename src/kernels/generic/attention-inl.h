@@ -7,6 +7,7 @@ namespace {
 #include "kernels/generic/attention_scores-inl.h"
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
+#include "kernels/generic/attention_dropout-inl.h"
 
 // Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over
 // their columns; else it only disturbs the hardware's own prefetch.
@@ -282,5 +283,6 @@ const AttentionKernels kAttention = {
     .finish = attention_finish,
     .weights = attention_weights,
     .dots = attention_dots,
+    .keep_words = dropout_keep,
     .pack_keys = pack_keys,
 };

@@ -121,6 +121,25 @@ REGARD_INLINE I32 bit_and(I32 x, I32 y) { return {_mm256_and_si256(x.a, y.a), _m
 REGARD_INLINE I32 bit_or(I32 x, I32 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 REGARD_INLINE I32 shift_left(I32 x, int n) { return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)}; }
 REGARD_INLINE I32 shift_right(I32 x, int n) { return {_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)}; }
+REGARD_INLINE I32 bit_xor(I32 x, I32 y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
+REGARD_INLINE I32 add_i(I32 x, I32 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+REGARD_INLINE void multiply_half(__m256i x, __m256i y, __m256i& high, __m256i& low) {
+  const __m256i even = _mm256_mul_epu32(x, y);
+  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), _mm256_srli_epi64(y, 32));
+  low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
+  high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+}
+// The 64-bit products of unsigned elements, in halves.
+REGARD_INLINE void multiply_wide(I32 x, I32 y, I32& high, I32& low) {
+  multiply_half(x.a, y.a, high.a, low.a);
+  multiply_half(x.b, y.b, high.b, low.b);
+}
+// Bit i: element i of x is at least that of y, both unsigned.
+REGARD_INLINE uint32_t at_least(I32 x, I32 y) {
+  const __m256i a = _mm256_cmpeq_epi32(_mm256_max_epu32(x.a, y.a), x.a), b = _mm256_cmpeq_epi32(_mm256_max_epu32(x.b, y.b), x.b);
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(a))) |
+         static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(b))) << 8;
+}
 REGARD_INLINE F32 to_float(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 REGARD_INLINE F32 bits_as_float(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 REGARD_INLINE F32 load_half(const void* p) {

@@ -87,6 +87,17 @@ REGARD_INLINE I32 bit_and(I32 a, I32 b) { return {_mm512_and_si512(a.v, b.v)}; }
 REGARD_INLINE I32 bit_or(I32 a, I32 b) { return {_mm512_or_si512(a.v, b.v)}; }
 REGARD_INLINE I32 shift_left(I32 a, int n) { return {_mm512_slli_epi32(a.v, static_cast<unsigned>(n))}; }
 REGARD_INLINE I32 shift_right(I32 a, int n) { return {_mm512_srli_epi32(a.v, static_cast<unsigned>(n))}; }
+REGARD_INLINE I32 bit_xor(I32 a, I32 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+REGARD_INLINE I32 add_i(I32 a, I32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+// The 64-bit products of unsigned elements, in halves.
+REGARD_INLINE void multiply_wide(I32 a, I32 b, I32& high, I32& low) {
+  const __m512i even = _mm512_mul_epu32(a.v, b.v);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), _mm512_srli_epi64(b.v, 32));
+  low = {_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32))};
+  high = {_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd)};
+}
+// Bit i: element i of a is at least that of b, both unsigned.
+REGARD_INLINE uint32_t at_least(I32 a, I32 b) { return _mm512_cmpge_epu32_mask(a.v, b.v); }
 REGARD_INLINE F32 to_float(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 REGARD_INLINE F32 bits_as_float(I32 a) { return {_mm512_castsi512_ps(a.v)}; }
 REGARD_INLINE F32 load_half(const void* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))}; }

@@ -212,6 +212,33 @@ REGARD_INLINE I32 shift_right(I32 x, int n) {
   REGARD_FOUR(x, (Int4)((Unsigned4)x.v[i] >> n));
   return x;
 }
+REGARD_INLINE I32 bit_xor(I32 x, I32 y) {
+  REGARD_FOUR(x, x.v[i] ^ y.v[i]);
+  return x;
+}
+REGARD_INLINE I32 add_i(I32 x, I32 y) {
+  REGARD_FOUR(x, (Int4)((Unsigned4)x.v[i] + (Unsigned4)y.v[i]));
+  return x;
+}
+typedef uint64_t Wide2 __attribute__((vector_size(16)));
+REGARD_INLINE void multiply_quarter(Int4 x, Int4 y, Int4& high, Int4& low) {
+  const Wide2 even = ((Wide2)x & 0xFFFFFFFF) * ((Wide2)y & 0xFFFFFFFF), odd = ((Wide2)x >> 32) * ((Wide2)y >> 32);
+  low = (Int4)((even & 0xFFFFFFFF) | (odd << 32));
+  high = (Int4)((even >> 32) | (odd & ~uint64_t{0xFFFFFFFF}));
+}
+// The 64-bit products of unsigned elements, in halves.
+REGARD_INLINE void multiply_wide(I32 x, I32 y, I32& high, I32& low) {
+  for (int i = 0; i < 4; ++i) multiply_quarter(x.v[i], y.v[i], high.v[i], low.v[i]);
+}
+// Bit i: element i of x is at least that of y, both unsigned.
+REGARD_INLINE uint32_t at_least(I32 x, I32 y) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Int4 on = (Int4)((Unsigned4)x.v[i] >= (Unsigned4)y.v[i]);
+    for (int j = 0; j < 4; ++j) bits |= (static_cast<uint32_t>(on[j]) & 1) << (4 * i + j);
+  }
+  return bits;
+}
 REGARD_INLINE F32 to_float(I32 x) {
   F32 r;
   REGARD_FOUR(r, __builtin_convertvector(x.v[i], Float4));

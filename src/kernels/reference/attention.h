@@ -10,19 +10,20 @@ namespace regard::kernels::reference {
 
 /// What may come to a row's scores besides the soft-cap: nothing. Another type with these members stands in its place.
 struct NoTerms {
-  double bias(int64_t) const { return 0; }                         ///< is added to the score of a visible key
-  bool keep(int64_t) const { return true; }                        ///< false: dropout takes the key's weight out of `out`
-  double keep_scale = 1;                                           ///< what `out` is multiplied by
-  double sink = -std::numeric_limits<double>::infinity();          ///< the score of a key without a value
+  double bias(int64_t) const { return 0; }                 ///< is added to the score of a visible key
+  bool keep(int64_t) const { return true; }                ///< false: dropout takes the key's weight out of `out`
+  double keep_scale = 1;                                   ///< what `out` is multiplied by
+  double sink = -std::numeric_limits<double>::infinity();  ///< the score of a key without a value
 };
 
-/// One query row: weights w_j = exp(s_j - lse) over the keys it sees, out = keep_scale sum_j w_j v_j over those it keeps.
+/// One query row: weights w_j = exp(s_j - lse) over the keys it sees, out = keep_scale sum_j w_j v_j over those it
+/// keeps.
 ///   s_j = scale q . k_j, then softcap * tanh(s_j / softcap) where softcap is not 0, then + bias_j
 ///   lse = log (exp(sink) + sum_j exp(s_j))
 /// key(j, i), value(j, c) and visible(j) are asked for j in [k_begin, k_end), and for keys and terms only where
 /// visible(j). Returns lse. A row that sees nothing, or only scores of -inf, gives out = 0 and the sink (-inf without
-/// one). `weights` (may be null) gets k_end - k_begin values, before dropout. Vaswani et al., 2017, "Attention is all you need", equation 1; soft-cap: Gemma Team, 2024,
-/// "Gemma 2", section 2.
+/// one). `weights` (may be null) gets k_end - k_begin values, before dropout. Vaswani et al., 2017, "Attention is all
+/// you need", equation 1; soft-cap: Gemma Team, 2024, "Gemma 2", section 2.
 template <class T, class Query, class Key, class Value, class Visible, class Terms = NoTerms>
 T attention_row(Query query, int64_t head_dim, int64_t value_dim, int64_t k_begin, int64_t k_end, T scale, T softcap,
                 Key key, Value value, Visible visible, T* out, T* weights = nullptr, const Terms& terms = {}) {

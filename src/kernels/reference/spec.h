@@ -4,19 +4,21 @@
 // The arithmetic of a row:
 //   q' = q * factor, factor = scale * log2(e) rounded once. Keys are cut into tiles of 256 at absolute multiples. For
 //   each tile in which the row sees a key, on its own:
-//     s_j = fma chain over i of q'[i] * k_j[i], from 0, times the key's scale where it is stored as codes; with a soft-cap
+//     s_j = fma chain over i of q'[i] * k_j[i], from 0, times the key's scale where it is stored as codes; with a
+//     soft-cap
 //           c (in units of log2) c * tanh(s_j / c); with a bias fma(bias_j, log2(e), s_j)
 //     m   = maximum of the visible s_j, NaN ignored
 //     p_j = 2^(s_j - m), 0 instead of m when m is -inf
 //     l   = sum of p_j in 16 lanes (lane = j mod 16, j rising), then lanes (i, i+8), (i, i+4), (i, i+2), (i, i+1)
-//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0, where p_j is first multiplied by the value's scale
+//     o_c = fma chain over visible j, rising, of p_j * v_j[c], from 0, where p_j is first multiplied by the value's
+//     scale
 //           where it is stored as codes; with dropout over those that are kept
 //   The tiles are folded from the left into (M, L, O), which starts at (-inf, 0, 0):
 //     M' = max(M, m), a = 2^(M - M'), b = 2^(m - M') (0 instead of M' when M' is -inf)
 //     L' = fma(L, a, l * b), O' = fma(O, a, o * b)
 //   A sink is one more part, folded last: m = sink log2(e) (product in f64), l = 1, o = 0.
-//   End: L = 0 gives out 0 and lse -inf. Else out = O / L + 0, every NaN the same one, lse = (M + log2 L) ln 2 in f64; with
-//   dropout out is then multiplied by 1 / (1 - rate), rounded to f32. A row that saw nothing has its sink as lse.
+//   End: L = 0 gives out 0 and lse -inf. Else out = O / L + 0, every NaN the same one, lse = (M + log2 L) ln 2 in f64;
+//   with dropout out is then multiplied by 1 / (1 - rate), rounded to f32. A row that saw nothing has its sink as lse.
 //
 // The online recurrence would give other bits for other cuts; independent tiles do not, and cost nothing measurable.
 #pragma once
