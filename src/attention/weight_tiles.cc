@@ -22,8 +22,10 @@ struct Scratch {
   std::byte* extra;
   static Scratch carve(Carver& carver, const AttentionShape& shape, size_t extra_bytes) {
     return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes),
-            shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver), carver.take<float>(kMaxBlockRows),
-            carver.take<float>(kMaxBlockRows), carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
+            shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver),
+            carver.take<float>(kMaxBlockRows),
+            carver.take<float>(kMaxBlockRows),
+            carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
             carver.take<std::byte>(extra_bytes)};
   }
 };
@@ -69,11 +71,12 @@ template <class T>
 void WeightTiles::check_output(std::string_view name, const TensorView<T>& output,
                                std::initializer_list<int64_t> shape) {
   const ByteRange range = check_tensor(function_, name, output, static_cast<int>(shape.size()));
-  require(std::equal(shape.begin(), shape.end(), output.shape.begin()), "[{}] {} has shape {}, expected [{}]", function_,
-          name, shape_text(output), fmt::join(shape, ", "));
+  require(std::equal(shape.begin(), shape.end(), output.shape.begin()), "[{}] {} has shape {}, expected [{}]",
+          function_, name, shape_text(output), fmt::join(shape, ", "));
   check_no_self_overlap(function_, name, output);
   for (const ByteRange& other : inputs_)
-    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of an input: give it its own", function_, name);
+    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of an input: give it its own", function_,
+            name);
   for (const ByteRange& other : outputs_)
     require(!range.overlaps(other), "[{}] the memory of {} overlaps that of another output: give it its own", function_,
             name);
@@ -96,8 +99,8 @@ void WeightTiles::prepare(size_t extra_bytes) {
     sources_.push_back(source);
   }
   ThreadPool& pool = default_pool();
-  packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0}, sources_,
-                  pool);
+  packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0},
+                  sources_, pool);
   columns_.resize(sources_.size());
   for (int64_t b = 0; b < sizes_.batch; ++b) {
     SequenceQueries s;
@@ -134,8 +137,9 @@ void WeightTiles::prepare(size_t extra_bytes) {
   blocks_ = (rows() * (sizes_.num_q_heads / sizes_.num_kv_heads) + kMaxBlockRows - 1) / kMaxBlockRows;
 }
 
-void WeightTiles::check_stopped() const {
+void WeightTiles::check_finished() const {
   if (stopped()) fail(Code::kCancelled, "[{}] stopped on request", function_);
+  terms_.check_distances(function_);
 }
 
 WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_head, int thread)
@@ -167,7 +171,8 @@ void WeightTiles::Block::start(int64_t first_row) {
   for (int r = 0; r < rows; ++r) {
     // lse in units of log2, in two parts so that no more than its own rounding is lost.
     const double lse2 =
-        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) * math::kLog2e;
+        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) *
+        math::kLog2e;
     high_[r] = static_cast<float>(lse2);
     low_[r] = std::isfinite(high_[r]) ? static_cast<float>(lse2 - static_cast<double>(high_[r])) : 0.0f;
   }

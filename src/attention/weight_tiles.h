@@ -1,6 +1,6 @@
-// The weights of a call, block of rows by block and tile of keys by tile, for whoever asks about them: rebuilt from q, k
-// and lse by the kernel that computed the scores, under the same mask and terms, so looking changes no output and needs
-// no memory of the size q_len x kv_len. Start at WeightTiles; a question is a loop over Block::next().
+// The weights of a call, block of rows by block and tile of keys by tile, for whoever asks about them: rebuilt from q,
+// k and lse by the kernel that computed the scores, under the same mask and terms, so looking changes no output and
+// needs no memory of the size q_len x kv_len. Start at WeightTiles; a question is a loop over Block::next().
 #pragma once
 
 #include <initializer_list>
@@ -38,8 +38,8 @@ class WeightTiles {
   template <class T>
   void check_output(std::string_view name, const TensorView<T>& output, std::initializer_list<int64_t> shape);
 
-  /// Packs the keys and takes the scratch; `extra_bytes` of each thread's are the caller's. Errors: kInvalidArgument for
-  /// queries beyond a list of the mask; kResourceExhausted.
+  /// Packs the keys and takes the scratch; `extra_bytes` of each thread's are the caller's. Errors: kInvalidArgument
+  /// for queries beyond a list of the mask; kResourceExhausted.
   void prepare(size_t extra_bytes);
 
   /// Up to 96 query rows that share a KV head. What a Block shows is valid until next().
@@ -104,7 +104,7 @@ class WeightTiles {
           f(block);
         },
         input_.options.stop);
-    check_stopped();
+    check_finished();
   }
 
   /// Calls begin(block, kv_head), f(block) for the blocks of rows that see a key of the tile in their order, and
@@ -127,7 +127,7 @@ class WeightTiles {
           end(block, at.kv_head);
         },
         input_.options.stop);
-    check_stopped();
+    check_finished();
   }
 
  private:
@@ -136,8 +136,9 @@ class WeightTiles {
     int kv_head;
     int64_t tile;
   };
-  // An item that was cut short must not pass for one that was finished.
-  void check_stopped() const;
+  // When all items are done: one that was cut short must not pass for finished. Errors: kCancelled; as
+  // ScoreTerms::check_distances().
+  void check_finished() const;
   bool stopped() const noexcept { return input_.options.stop != nullptr && input_.options.stop->stop_requested(); }
 
   std::string_view function_;
