@@ -36,6 +36,11 @@ void drop(const AttentionTile& tile, float keep_scale, float* weights) noexcept 
       *weights = *weights != 0.0f && (tile.keep[r][j / 64] >> (j % 64) & 1) != 0 ? *weights * keep_scale : 0.0f;
 }
 
+CallSizes checked_sizes(std::string_view function, const WeightsInput& input) {
+  refuse_packed(function, input.options);
+  return check_sizes(function, input.q, input.k, nullptr);
+}
+
 // Number of the tile that holds a position, which has to be there.
 int64_t tile_index(const KvView& view, int64_t position) {
   const int64_t id = position / kTileKeys;
@@ -50,10 +55,9 @@ WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
       input_(input),
       inputs_{check_tensor(function, "q", input.q, 4), check_tensor(function, "k", input.k, 4),
               check_tensor(function, "lse", input.lse, 3)},
-      sizes_(check_sizes(function, input.q, input.k, nullptr)),
+      sizes_(checked_sizes(function, input)),
       shape_(check_numbers(function, sizes_, input.options)),
       terms_(function, sizes_, input.options, shape_.scale) {
-  refuse_packed(function, input.options);
   inputs_.insert(inputs_.end(), terms_.ranges().begin(), terms_.ranges().end());
   const TensorView<const float>& lse = input.lse;
   require(lse.shape[0] == sizes_.batch && lse.shape[1] == sizes_.num_q_heads && lse.shape[2] == sizes_.q_len,
@@ -159,10 +163,23 @@ WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_he
   columns_ = columns.empty() ? nullptr : columns.data();
 }
 
+int WeightTiles::Block::rows_from(int64_t first_row) const {
+  const int64_t all_rows = sequence_.tokens * (tiles_.shape_.num_q_heads / tiles_.shape_.num_kv_heads);
+  return static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+}
+
+TileRange WeightTiles::Block::range_of(int64_t first_row) const {
+  return tile_range(sequence_, tiles_.shape_, *tiles_.plan_, kv_head_, first_row, rows_from(first_row));
+}
+
+bool WeightTiles::Block::may_see(int64_t first_row, int64_t tile) const {
+  const TileRange range = range_of(first_row);
+  return range.begin <= tile && tile < range.end;
+}
+
 void WeightTiles::Block::start(int64_t first_row) {
   const AttentionShape& shape = tiles_.shape_;
-  const int64_t all_rows = sequence_.tokens * (shape.num_q_heads / shape.num_kv_heads);
-  const int rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+  const int rows = rows_from(first_row);
   rows_.emplace(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows, row_scratch_);
   const auto factor = static_cast<float>(shape.scale * math::kLog2e);
   rows_->load_queries(factor);
@@ -176,7 +193,7 @@ void WeightTiles::Block::start(int64_t first_row) {
     high_[r] = static_cast<float>(lse2);
     low_[r] = std::isfinite(high_[r]) ? static_cast<float>(lse2 - static_cast<double>(high_[r])) : 0.0f;
   }
-  range_ = tile_range(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows);
+  range_ = range_of(first_row);
   tile_ = range_.begin - 1;
 }
 

@@ -74,6 +74,10 @@ class WeightTiles {
     Block& operator=(const Block&) = delete;
     // Takes up the block of rows from `first_row` on, before its first tile.
     void start(int64_t first_row);
+    // Whether the rows from `first_row` on may see a key of this tile; asks no row.
+    bool may_see(int64_t first_row, int64_t tile) const;
+    TileRange range_of(int64_t first_row) const;
+    int rows_from(int64_t first_row) const;
     // Goes to this tile; false when no row sees a key of it.
     bool show(int64_t tile);
 
@@ -120,8 +124,10 @@ class WeightTiles {
           block.tile_ = at.tile;
           begin(block, at.kv_head);
           for (int64_t b = 0; b < blocks_ && !stopped(); ++b) {
-            block.start(b * kernels::kMaxBlockRows);
-            if (block.range_.begin <= at.tile && at.tile < block.range_.end && block.show(at.tile)) f(block);
+            const int64_t first_row = b * kernels::kMaxBlockRows;
+            if (!block.may_see(first_row, at.tile)) continue;
+            block.start(first_row);
+            if (block.show(at.tile)) f(block);
           }
           block.tile_ = at.tile;
           end(block, at.kv_head);

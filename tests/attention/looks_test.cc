@@ -170,7 +170,7 @@ TEST(Looks, EqualExactWeightsUnderEveryTerm) {
     const Looks l = look(p, Mask::causal(), t.options(), r, {0, 9},
                          {.bits = TensorView<const uint8_t>(set.data(), {p.batch, p.kv_len})}, 3);
     expect_looks(
-        p, l, exact_weights(p, Mask::causal(), t.pairs()), {0, 9},
+        p, l, exact_weights(t.shifted(), Mask::causal(), t.pairs()), {0, 9},
         [&](int64_t b, int64_t, int64_t, int64_t j) { return set[static_cast<size_t>(b * p.kv_len + j)] != 0; }, 3,
         wanted.name);
     if (wanted.sink) {
@@ -306,6 +306,13 @@ TEST(Refusals, LooksNameWhatIsWrong) {
   expect_refused(Code::kInvalidArgument, {"attention_top_keys", "queries 0 to 4"}, [&] {
     attention_top_keys(q_view(p), k_view(p), lse_view(p, r), Mask::causal(), options_of(p), {0, 4},
                        {keys.data(), {1, 4, 4, 2}}, {x.data(), {1, 4, 4, 2}});
+  });
+  const TermProblem xl(p, {.name = "xl", .xl = true, .clamp = 0});
+  AttentionOptions o = xl.options();
+  o.xl->first_distance = 0;
+  expect_refused(Code::kInvalidArgument, {"attention_statistics", "xl.r", "distance -"}, [&] {
+    attention_statistics(q_view(p), k_view(p), lse_view(p, r), Mask::full(), o, {0, 3}, {},
+                         {.total = {x.data(), {1, 4, 3}}});
   });
   expect_refused(Code::kInvalidArgument, {"sums", "[1, 4, 4]", "[1, 4, 5]"}, [&] {
     attention_column_sums(q_view(p), k_view(p), lse_view(p, r), Mask::causal(), options_of(p), {0, 3},

@@ -140,6 +140,7 @@ TEST(PartialAttention, WholeTilesInOrderHaveTheBitsOfOneCall) {
     for (const int64_t q_len : {1, 7, 130})
       for (Wanted wanted : wanted_terms()) {
         wanted.dropout = 0;  // refused, see below
+        if (n == 1 && !wanted.alibi) continue;
         set_num_threads(n);
         Problem p = with_lengths(q_len, 1100, 24, 20);
         p.batch = 2, p.k_begin = 37, p.q_begin += 37;

@@ -127,7 +127,7 @@ void expect_near(const std::vector<float>& got, const std::vector<double>& want)
 
 std::vector<Mask> masks() {
   return {Mask::full(), Mask::causal(), Mask::window(2, 0) & ~Mask::prefix(3),
-          Mask::lengths(MaskList::per_row({{8}, {3}}))};
+          Mask::lengths({8, 3})};
 }
 
 TEST(MultiHeadAttention, EqualsTheFormulaWithGroupedHeadsAndOtherWidths) {
@@ -241,7 +241,7 @@ TEST(MultiHeadAttention, RefusalsNameTheNumbers) {
   EXPECT_EQ(MultiHeadAttention::from_torch(tensors, "a.", 3).config().head_dim, 4);
   EXPECT_NAMES(refusal(Code::kNotFound, [&] { MultiHeadAttention::from_torch(tensors, "c.", 3); }),
                "c.out_proj.weight");
-  EXPECT_NAMES(refusal(Code::kUnsupported, [&] { MultiHeadAttention::from_torch(tensors, "", 3); }), "b.else");
+  EXPECT_NAMES(refusal(Code::kUnsupported, [&] { MultiHeadAttention::from_torch(tensors, "b.", 3); }), "b.else");
   tensors["a.bias_k"] = bias_k.view();
   EXPECT_NAMES(refusal(Code::kUnsupported, [&] { MultiHeadAttention::from_torch(tensors, "a.", 3); }), "a.bias_k");
 }
