@@ -13,9 +13,10 @@ using regard::TensorView;
 
 int main() {
   constexpr int64_t kTokens = 24, kDim = 16;
-  // Four keys back and the first two always; but never the separators, tokens 8 and 16 (true there means "may not look").
-  const Mask separators = Mask::documents(std::vector<int64_t>(kTokens, 1), {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
-                                                                             0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0});
+  // Four keys back and the first two always; but never the separators, tokens 8 and 16 (true there means "may not
+  // look").
+  const Mask separators = Mask::documents(std::vector<int64_t>(kTokens, 1),
+                                          {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0});
   const Mask mask = Mask::causal() & (Mask::window(4, 0) | Mask::prefix(2)) & ~separators;
   const regard::MaskView view(mask, {.q_len = kTokens, .kv_len = kTokens, .placement = {}, .limits = {}});
   std::printf("%s", regard::draw_text(view).c_str());
@@ -28,7 +29,8 @@ int main() {
       bits[static_cast<size_t>(p * kTokens + k)] = sees;
       pairs += sees;
     }
-  const Mask table = Mask::from_array(regard::Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {kTokens, kTokens}));
+  const Mask table =
+      Mask::from_array(regard::Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {kTokens, kTokens}));
 
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

@@ -52,7 +52,7 @@ int main() {
       x = before;
       const double gradient = (*gradients[t])[i];
       worst = std::max(worst, std::fabs(gradient - slope));
-      if (i == 45) std::printf("d loss / d %s[45]: gradient %9.6f, finite difference %9.6f\n", names[t], gradient, slope);
+      if (i == 45) std::printf("d loss / d %s[45]: gradient %9.6f, difference %9.6f\n", names[t], gradient, slope);
     }
   std::printf("largest difference %.1e\n", worst);
   return worst < 2e-3 ? 0 : 1;

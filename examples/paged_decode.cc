@@ -36,7 +36,8 @@ int main() {
     one.attend(part(q, kHeads, i, 1), i, Mask::causal(), {}, part(steps, kHeads, i, 1));
   }
   const TensorView<const float> queries(q.data(), {1, kHeads, kTokens, kDim});
-  const TensorView<const float> keys(k.data(), {1, kKvHeads, kTokens, kDim}), values(v.data(), {1, kKvHeads, kTokens, kDim});
+  const TensorView<const float> keys(k.data(), {1, kKvHeads, kTokens, kDim}),
+      values(v.data(), {1, kKvHeads, kTokens, kDim});
   regard::attend(queries, keys, values, Mask::causal(), {}, {whole.data(), {1, kHeads, kTokens, kDim}});
 
   const bool same = std::equal(whole.begin(), whole.end(), steps.begin());

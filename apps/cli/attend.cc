@@ -223,6 +223,8 @@ Command attend_command() {
       .examples = {{"regard attend --q q.npy --k k.npy --v v.npy --mask causal --out out.npy", "Causal attention."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask \"causal & window(127, 0)\" --q-begin 512 --weights w.npy",
                     "The weights of queries that stand behind 512 keys."},
+                   {"regard attend --q q.npy --k k.npy --v v.npy --mask causal --stats stats.npy --top-k 4 --top keys.npy --json",
+                    "What each row amounts to, and the four keys that it looks at most."},
                    {"regard attend --q q.npy --k k.npy --v v.npy --mask causal --grad dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
                     "The gradients of a loss, from its gradient with respect to the result."}},
       .positionals = {},

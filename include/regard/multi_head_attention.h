@@ -43,11 +43,12 @@ struct MultiHeadAttentionWeights {
   TalkingHeads talking;
 };
 
-/// y = concat over heads of attend(x_q W_q, x_k W_k, x_v W_v) times W_o, with biases. Vaswani et al., 2017, "Attention is
-/// all you need", section 3.2.2. Copies share their weights. Threads: const functions from several at once.
+/// y = concat over heads of attend(x_q W_q, x_k W_k, x_v W_v) times W_o, with biases. Vaswani et al., 2017, "Attention
+/// is all you need", section 3.2.2. Copies share their weights. Threads: const functions from several at once.
 class REGARD_API MultiHeadAttention {
  public:
-  /// Errors: kInvalidArgument with the numbers where heads do not divide or a tensor has another shape; kResourceExhausted.
+  /// Errors: kInvalidArgument with the numbers where heads do not divide or a tensor has another shape;
+  /// kResourceExhausted.
   MultiHeadAttention(const MultiHeadAttentionConfig& config, const MultiHeadAttentionWeights& weights);
 
   using Tensors = std::map<std::string, TensorView<const float>, std::less<>>;
@@ -74,10 +75,10 @@ class REGARD_API MultiHeadAttention {
   void forward(TensorView<const float> x, const Mask& mask, const AttentionOptions& options,
                TensorView<float> out) const;
 
-  /// The module without some query heads (numbers of heads()): their rows and columns are gone, and the result is what it
-  /// is with their outputs set to zero. KV heads that nobody reads go too; where the rest would no longer be shared evenly,
-  /// every head gets a KV head of its own. Errors: kInvalidArgument for a head that is not there or when none would be
-  /// left; kUnsupported with talking heads, where no head has an output of its own.
+  /// The module without some query heads (numbers of heads()): their rows and columns are gone, and the result is what
+  /// it is with their outputs set to zero. KV heads that nobody reads go too; where the rest would no longer be shared
+  /// evenly, every head gets a KV head of its own. Errors: kInvalidArgument for a head that is not there or when none
+  /// would be left; kUnsupported with talking heads, where no head has an output of its own.
   MultiHeadAttention without_heads(std::span<const int64_t> heads) const;
 
  private:

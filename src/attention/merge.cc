@@ -97,7 +97,9 @@ void merge_attention(TensorView<const float> out_a, TensorView<const float> lse_
       *sum = y;
     } else {
       const MergeWeights w = merge_weights(x, y);
-      each([&](int64_t c) { return static_cast<float>(w.a * static_cast<double>(from_a(c)) + w.b * static_cast<double>(from_b(c))); });
+      each([&](int64_t c) {
+        return static_cast<float>(w.a * static_cast<double>(from_a(c)) + w.b * static_cast<double>(from_b(c)));
+      });
       *sum = w.lse;
     }
   });
@@ -107,7 +109,8 @@ void add_sink(TensorView<float> out, TensorView<float> lse, TensorView<const flo
   constexpr std::string_view kName = "add_sink";
   const RowPair to = check_pair(kName, "out", out, "lse", lse, out);
   const ByteRange range = check_tensor(kName, "sink", sink, 1);
-  require(sink.shape[0] == out.shape[1], "[{}] sink has shape {}, expected [{}]", kName, shape_text(sink), out.shape[1]);
+  require(sink.shape[0] == out.shape[1], "[{}] sink has shape {}, expected [{}]", kName, shape_text(sink),
+          out.shape[1]);
   check_no_self_overlap(kName, "out", out);
   check_no_self_overlap(kName, "lse", lse);
   require_apart(kName, "out", to.out, "lse", to.lse);
@@ -130,9 +133,10 @@ void add_sink(TensorView<float> out, TensorView<float> lse, TensorView<const flo
 }
 
 void PartialStore::check(std::string_view function, const CallSizes& sizes) const {
-  require(sizes.batch == batch && sizes.num_q_heads == num_q_heads && sizes.q_len == q_len && sizes.value_dim == value_dim,
-          "[{}] the state is for [{}, {}, {}, {}], the call for [{}, {}, {}, {}] (batch, heads, queries, value_dim)", function,
-          batch, num_q_heads, q_len, value_dim, sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim);
+  require(
+      sizes.batch == batch && sizes.num_q_heads == num_q_heads && sizes.q_len == q_len && sizes.value_dim == value_dim,
+      "[{}] the state is for [{}, {}, {}, {}], the call for [{}, {}, {}, {}] (batch, heads, queries, value_dim)",
+      function, batch, num_q_heads, q_len, value_dim, sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim);
 }
 
 PartialAttention::PartialAttention(int64_t batch, int64_t num_q_heads, int64_t q_len, int64_t value_dim)
@@ -151,7 +155,8 @@ PartialAttention::PartialAttention(int64_t batch, int64_t num_q_heads, int64_t q
   const auto rows = checked_mul<int64_t>(batch, num_q_heads);
   const auto all = rows ? checked_mul<int64_t>(*rows, q_len) : rows;
   const auto floats = all ? checked_mul<int64_t>(*all, store.padded()) : all;
-  if (!floats) fail(Code::kResourceExhausted, "[PartialAttention] no memory for {} rows of {} heads", q_len, num_q_heads);
+  if (!floats)
+    fail(Code::kResourceExhausted, "[PartialAttention] no memory for {} rows of {} heads", q_len, num_q_heads);
   store.m = AlignedBuffer<float>(static_cast<size_t>(*all));
   store.l = AlignedBuffer<float>(static_cast<size_t>(*all));
   store.o = AlignedBuffer<float>(static_cast<size_t>(*floats));
@@ -181,11 +186,12 @@ struct BlockOfRows {
 void PartialAttention::fold(const PartialAttention& other) {
   PartialStore& into = impl_->store;
   const PartialStore& part = other.impl_->store;
-  require(part.batch == into.batch && part.num_q_heads == into.num_q_heads && part.q_len == into.q_len &&
-              part.value_dim == into.value_dim,
-          "[PartialAttention::fold] states for [{}, {}, {}, {}] and [{}, {}, {}, {}] (batch, heads, queries, value_dim)",
-          into.batch, into.num_q_heads, into.q_len, into.value_dim, part.batch, part.num_q_heads, part.q_len,
-          part.value_dim);
+  require(
+      part.batch == into.batch && part.num_q_heads == into.num_q_heads && part.q_len == into.q_len &&
+          part.value_dim == into.value_dim,
+      "[PartialAttention::fold] states for [{}, {}, {}, {}] and [{}, {}, {}, {}] (batch, heads, queries, value_dim)",
+      into.batch, into.num_q_heads, into.q_len, into.value_dim, part.batch, part.num_q_heads, part.q_len,
+      part.value_dim);
   require(&other != this, "[PartialAttention::fold] a state cannot be folded into itself: its keys would count twice");
   const kernels::AttentionKernels& kernel = *kernels::kernels().attention;
   const int padded = into.padded();
@@ -194,8 +200,8 @@ void PartialAttention::fold(const PartialAttention& other) {
     BlockOfRows a, b;
     a.load(into, first, rows);
     b.load(part, first, rows);
-    kernel.fold(a.state(into.o.data() + first * padded),
-                b.state(const_cast<float*>(part.o.data()) + first * padded), rows, padded);
+    kernel.fold(a.state(into.o.data() + first * padded), b.state(const_cast<float*>(part.o.data()) + first * padded),
+                rows, padded);
     std::copy_n(a.m, rows, into.m.data() + first);
     std::copy_n(a.l, rows, into.l.data() + first);
   }

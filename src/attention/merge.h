@@ -1,5 +1,5 @@
-// How two parts of a row's keys weigh in their merged result, in f64. The public calls are in regard/attention_merge.h; the
-// kernels fold tiles (kernels/attention.h) and keep bits.
+// How two parts of a row's keys weigh in their merged result, in f64. The public calls are in regard/attention_merge.h;
+// the kernels fold tiles (kernels/attention.h) and keep bits.
 #pragma once
 
 #include <algorithm>

@@ -27,9 +27,10 @@ struct RowSums {
 // Which keys of a tile belong to the set, row by row.
 class SetBits {
  public:
-  SetBits(const WeightTiles& tiles, const KeySet& set, const Mask& mask, const AttentionOptions& options) : bits_(set.bits) {
-    require(!set.mask || set.bits.rank == 0, "[{}] the set of keys is given as a mask and as bits, expected one of them",
-            kName);
+  SetBits(const WeightTiles& tiles, const KeySet& set, const Mask& mask, const AttentionOptions& options)
+      : bits_(set.bits) {
+    require(!set.mask || set.bits.rank == 0,
+            "[{}] the set of keys is given as a mask and as bits, expected one of them", kName);
     const CallSizes& sizes = tiles.sizes();
     if (set.mask) {
       // A set that compares positions needs to know them as the mask does.
@@ -119,7 +120,8 @@ void attention_statistics(TensorView<const float> q, TensorView<const float> k, 
   check("largest", statistics.largest);
   check("largest_key", statistics.largest_key);
   const SetBits bits(tiles, set, mask, options);
-  require(statistics.mass.data == nullptr || bits.given(), "[{}] mass is wanted, but of which keys is not stated", kName);
+  require(statistics.mass.data == nullptr || bits.given(), "[{}] mass is wanted, but of which keys is not stated",
+          kName);
   if (sizes.batch * tiles.rows() == 0) return;
   tiles.prepare(0);
   const bool with_set = statistics.mass.data != nullptr, with_entropy = statistics.entropy.data != nullptr;

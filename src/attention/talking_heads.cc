@@ -1,5 +1,5 @@
-// Talking heads, row by row in f64. Read TalkingRow::run(): scores of all query heads for a key, their mix, a softmax for each
-// head, the mix of the weights, values.
+// Talking heads, row by row in f64. Read TalkingRow::run(): scores of all query heads for a key, their mix, a softmax
+// for each head, the mix of the weights, values.
 #include "regard/talking_heads.h"
 
 #include <algorithm>
@@ -40,19 +40,22 @@ struct TalkingCall {
     static Scratch carve(Carver& carver, const TalkingCall& call) {
       const auto pairs = static_cast<size_t>(call.softmax_heads) * static_cast<size_t>(call.sizes.kv_len);
       return {carver.take<double>(static_cast<size_t>(call.sizes.num_q_heads)), carver.take<double>(pairs),
-              carver.take<uint8_t>(pairs), carver.take<double>(static_cast<size_t>(call.value_heads * call.sizes.value_dim))};
+              carver.take<uint8_t>(pairs),
+              carver.take<double>(static_cast<size_t>(call.value_heads * call.sizes.value_dim))};
     }
   };
 
   int64_t num_keys(int64_t b) const noexcept {
-    return positions.keys(b) == nullptr ? sizes.kv_len : static_cast<int64_t>(orders[static_cast<size_t>(b)].slot.size());
+    return positions.keys(b) == nullptr ? sizes.kv_len
+                                        : static_cast<int64_t>(orders[static_cast<size_t>(b)].slot.size());
   }
   // The n-th key by rising position.
   int64_t slot(int64_t b, int64_t n) const noexcept {
     return positions.keys(b) == nullptr ? n : orders[static_cast<size_t>(b)].slot[static_cast<size_t>(n)];
   }
   int64_t key_position(int64_t b, int64_t n) const noexcept {
-    return positions.keys(b) == nullptr ? positions.k_begin(b) + n : orders[static_cast<size_t>(b)].position[static_cast<size_t>(n)];
+    return positions.keys(b) == nullptr ? positions.k_begin(b) + n
+                                        : orders[static_cast<size_t>(b)].position[static_cast<size_t>(n)];
   }
 
   double score(int64_t b, int64_t g, int64_t i, int64_t j) const noexcept {
@@ -75,11 +78,13 @@ struct TalkingCall {
     const int64_t p = positions.queries(b) == nullptr ? positions.q_begin(b) + i : positions.queries(b)[i];
     if (p >= 0) {
       look(b, i, p, s);
-      for (int64_t h = 0; h < softmax_heads; ++h) softmax(s.weights + h * sizes.kv_len, s.seen + h * sizes.kv_len, num_keys(b));
+      for (int64_t h = 0; h < softmax_heads; ++h)
+        softmax(s.weights + h * sizes.kv_len, s.seen + h * sizes.kv_len, num_keys(b));
       add_values(b, s);
     }
     for (int64_t o = 0; o < value_heads; ++o)
-      for (int64_t c = 0; c < sizes.value_dim; ++c) *out.at(b, o, i, c) = static_cast<float>(s.sum[o * sizes.value_dim + c]);
+      for (int64_t c = 0; c < sizes.value_dim; ++c)
+        *out.at(b, o, i, c) = static_cast<float>(s.sum[o * sizes.value_dim + c]);
   }
 
   // Which head sees which key, and the mixed scores of the pairs that are seen.
@@ -135,7 +140,8 @@ struct TalkingCall {
         for (int64_t h = after.data == nullptr ? o : 0; h < (after.data == nullptr ? o + 1 : softmax_heads); ++h) {
           if (s.seen[h * sizes.kv_len + n] == 0) continue;
           any = true;
-          weight += s.weights[h * sizes.kv_len + n] * (after.data == nullptr ? 1 : static_cast<double>(*after.at(h, o)));
+          weight +=
+              s.weights[h * sizes.kv_len + n] * (after.data == nullptr ? 1 : static_cast<double>(*after.at(h, o)));
         }
         if (!any) continue;
         const float* value = v.at(b, o / share, slot(b, n));
@@ -145,7 +151,7 @@ struct TalkingCall {
   }
 };
 
-void refuse_terms(const AttentionOptions& options) {
+void refuse_what_fuses(const AttentionOptions& options) {
   const auto refuse = [](bool given, std::string_view name) {
     if (given) fail(Code::kUnsupported, "[{}] {} is not supported together with mixed heads", kName, name);
   };
@@ -164,7 +170,8 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
                           TensorView<float> out) {
   std::vector<ByteRange> inputs = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
                                    check_tensor(kName, "v", v, 4)};
-  refuse_terms(options);
+  refuse_what_fuses(options);
+  refuse_packed(kName, options);
   CallSizes sizes = check_sizes(kName, q, k, nullptr);
   const AttentionShape shape = check_numbers(kName, sizes, options);
   require(v.shape[0] == sizes.batch && v.shape[2] == sizes.kv_len, "[{}] k {} and v {} must agree in batch and length",
@@ -181,13 +188,13 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
   };
   const int64_t softmax_heads = check_mix("mix.before", mix.before, sizes.num_q_heads);
   const int64_t value_heads = check_mix("mix.after", mix.after, softmax_heads);
-  require(value_heads % v.shape[1] == 0, "[{}] {} value heads cannot share the {} heads of v {} evenly", kName, value_heads,
-          v.shape[1], shape_text(v));
+  require(value_heads % v.shape[1] == 0, "[{}] {} value heads cannot share the {} heads of v {} evenly", kName,
+          value_heads, v.shape[1], shape_text(v));
   const ByteRange range = check_tensor(kName, "out", out, 4);
   require(out.shape[0] == sizes.batch && out.shape[1] == value_heads && out.shape[2] == sizes.q_len &&
               out.shape[3] == sizes.value_dim,
-          "[{}] out has shape {}, expected [{}, {}, {}, {}]", kName, shape_text(out), sizes.batch, value_heads, sizes.q_len,
-          sizes.value_dim);
+          "[{}] out has shape {}, expected [{}, {}, {}, {}]", kName, shape_text(out), sizes.batch, value_heads,
+          sizes.q_len, sizes.value_dim);
   check_no_self_overlap(kName, "out", out);
   for (const ByteRange& input : inputs)
     require(!range.overlaps(input), "[{}] the memory of out overlaps that of an input: give it its own", kName);
@@ -225,7 +232,8 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
   TalkingCall::Scratch::carve(measure, call);
   workspace.reserve(pool.size(), measure.used());
   pool.for_each(sizes.batch * sizes.q_len, call, options.stop);
-  if (options.stop != nullptr && options.stop->stop_requested()) fail(Code::kCancelled, "[{}] stopped on request", kName);
+  if (options.stop != nullptr && options.stop->stop_requested())
+    fail(Code::kCancelled, "[{}] stopped on request", kName);
 }
 
 }  // namespace regard

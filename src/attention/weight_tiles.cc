@@ -22,8 +22,10 @@ struct Scratch {
   std::byte* extra;
   static Scratch carve(Carver& carver, const AttentionShape& shape, size_t extra_bytes) {
     return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes),
-            shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver), carver.take<float>(kMaxBlockRows),
-            carver.take<float>(kMaxBlockRows), carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
+            shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver),
+            carver.take<float>(kMaxBlockRows),
+            carver.take<float>(kMaxBlockRows),
+            carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
             carver.take<std::byte>(extra_bytes)};
   }
 };
@@ -32,6 +34,11 @@ void drop(const AttentionTile& tile, float keep_scale, float* weights) noexcept 
   for (int r = 0; r < tile.rows; ++r)
     for (int j = 0; j < kTileKeys; ++j, ++weights)
       *weights = *weights != 0.0f && (tile.keep[r][j / 64] >> (j % 64) & 1) != 0 ? *weights * keep_scale : 0.0f;
+}
+
+CallSizes checked_sizes(std::string_view function, const WeightsInput& input) {
+  refuse_packed(function, input.options);
+  return check_sizes(function, input.q, input.k, nullptr);
 }
 
 // Number of the tile that holds a position, which has to be there.
@@ -48,10 +55,9 @@ WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
       input_(input),
       inputs_{check_tensor(function, "q", input.q, 4), check_tensor(function, "k", input.k, 4),
               check_tensor(function, "lse", input.lse, 3)},
-      sizes_(check_sizes(function, input.q, input.k, nullptr)),
+      sizes_(checked_sizes(function, input)),
       shape_(check_numbers(function, sizes_, input.options)),
       terms_(function, sizes_, input.options, shape_.scale) {
-  refuse_packed(function, input.options);
   inputs_.insert(inputs_.end(), terms_.ranges().begin(), terms_.ranges().end());
   const TensorView<const float>& lse = input.lse;
   require(lse.shape[0] == sizes_.batch && lse.shape[1] == sizes_.num_q_heads && lse.shape[2] == sizes_.q_len,
@@ -69,11 +75,12 @@ template <class T>
 void WeightTiles::check_output(std::string_view name, const TensorView<T>& output,
                                std::initializer_list<int64_t> shape) {
   const ByteRange range = check_tensor(function_, name, output, static_cast<int>(shape.size()));
-  require(std::equal(shape.begin(), shape.end(), output.shape.begin()), "[{}] {} has shape {}, expected [{}]", function_,
-          name, shape_text(output), fmt::join(shape, ", "));
+  require(std::equal(shape.begin(), shape.end(), output.shape.begin()), "[{}] {} has shape {}, expected [{}]",
+          function_, name, shape_text(output), fmt::join(shape, ", "));
   check_no_self_overlap(function_, name, output);
   for (const ByteRange& other : inputs_)
-    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of an input: give it its own", function_, name);
+    require(!range.overlaps(other), "[{}] the memory of {} overlaps that of an input: give it its own", function_,
+            name);
   for (const ByteRange& other : outputs_)
     require(!range.overlaps(other), "[{}] the memory of {} overlaps that of another output: give it its own", function_,
             name);
@@ -96,8 +103,8 @@ void WeightTiles::prepare(size_t extra_bytes) {
     sources_.push_back(source);
   }
   ThreadPool& pool = default_pool();
-  packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0}, sources_,
-                  pool);
+  packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0},
+                  sources_, pool);
   columns_.resize(sources_.size());
   for (int64_t b = 0; b < sizes_.batch; ++b) {
     SequenceQueries s;
@@ -156,10 +163,23 @@ WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_he
   columns_ = columns.empty() ? nullptr : columns.data();
 }
 
+int WeightTiles::Block::rows_from(int64_t first_row) const {
+  const int64_t all_rows = sequence_.tokens * (tiles_.shape_.num_q_heads / tiles_.shape_.num_kv_heads);
+  return static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+}
+
+TileRange WeightTiles::Block::range_of(int64_t first_row) const {
+  return tile_range(sequence_, tiles_.shape_, *tiles_.plan_, kv_head_, first_row, rows_from(first_row));
+}
+
+bool WeightTiles::Block::may_see(int64_t first_row, int64_t tile) const {
+  const TileRange range = range_of(first_row);
+  return range.begin <= tile && tile < range.end;
+}
+
 void WeightTiles::Block::start(int64_t first_row) {
   const AttentionShape& shape = tiles_.shape_;
-  const int64_t all_rows = sequence_.tokens * (shape.num_q_heads / shape.num_kv_heads);
-  const int rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+  const int rows = rows_from(first_row);
   rows_.emplace(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows, row_scratch_);
   const auto factor = static_cast<float>(shape.scale * math::kLog2e);
   rows_->load_queries(factor);
@@ -168,11 +188,12 @@ void WeightTiles::Block::start(int64_t first_row) {
   for (int r = 0; r < rows; ++r) {
     // lse in units of log2, in two parts so that no more than its own rounding is lost.
     const double lse2 =
-        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) * math::kLog2e;
+        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) *
+        math::kLog2e;
     high_[r] = static_cast<float>(lse2);
     low_[r] = std::isfinite(high_[r]) ? static_cast<float>(lse2 - static_cast<double>(high_[r])) : 0.0f;
   }
-  range_ = tile_range(sequence_, shape, *tiles_.plan_, kv_head_, first_row, rows);
+  range_ = range_of(first_row);
   tile_ = range_.begin - 1;
 }
 

@@ -1,6 +1,6 @@
-// The weights of a call, block of rows by block and tile of keys by tile, for whoever asks about them: rebuilt from q, k
-// and lse by the kernel that computed the scores, under the same mask and terms, so looking changes no output and needs
-// no memory of the size q_len x kv_len. Start at WeightTiles; a question is a loop over Block::next().
+// The weights of a call, block of rows by block and tile of keys by tile, for whoever asks about them: rebuilt from q,
+// k and lse by the kernel that computed the scores, under the same mask and terms, so looking changes no output and
+// needs no memory of the size q_len x kv_len. Start at WeightTiles; a question is a loop over Block::next().
 #pragma once
 
 #include <initializer_list>
@@ -38,8 +38,8 @@ class WeightTiles {
   template <class T>
   void check_output(std::string_view name, const TensorView<T>& output, std::initializer_list<int64_t> shape);
 
-  /// Packs the keys and takes the scratch; `extra_bytes` of each thread's are the caller's. Errors: kInvalidArgument for
-  /// queries beyond a list of the mask; kResourceExhausted.
+  /// Packs the keys and takes the scratch; `extra_bytes` of each thread's are the caller's. Errors: kInvalidArgument
+  /// for queries beyond a list of the mask; kResourceExhausted.
   void prepare(size_t extra_bytes);
 
   /// Up to 96 query rows that share a KV head. What a Block shows is valid until next().
@@ -74,6 +74,10 @@ class WeightTiles {
     Block& operator=(const Block&) = delete;
     // Takes up the block of rows from `first_row` on, before its first tile.
     void start(int64_t first_row);
+    // Whether the rows from `first_row` on may see a key of this tile; asks no row.
+    bool may_see(int64_t first_row, int64_t tile) const;
+    TileRange range_of(int64_t first_row) const;
+    int rows_from(int64_t first_row) const;
     // Goes to this tile; false when no row sees a key of it.
     bool show(int64_t tile);
 
@@ -120,8 +124,10 @@ class WeightTiles {
           block.tile_ = at.tile;
           begin(block, at.kv_head);
           for (int64_t b = 0; b < blocks_ && !stopped(); ++b) {
-            block.start(b * kernels::kMaxBlockRows);
-            if (block.range_.begin <= at.tile && at.tile < block.range_.end && block.show(at.tile)) f(block);
+            const int64_t first_row = b * kernels::kMaxBlockRows;
+            if (!block.may_see(first_row, at.tile)) continue;
+            block.start(first_row);
+            if (block.show(at.tile)) f(block);
           }
           block.tile_ = at.tile;
           end(block, at.kv_head);
@@ -136,7 +142,8 @@ class WeightTiles {
     int kv_head;
     int64_t tile;
   };
-  // An item that was cut short must not pass for one that was finished, nor one that lacked a distance's vector.
+  // When all items are done: one that was cut short must not pass for finished. Errors: kCancelled; as
+  // ScoreTerms::check_distances().
   void check_finished() const;
   bool stopped() const noexcept { return input_.options.stop != nullptr && input_.options.stop->stop_requested(); }
 

@@ -50,22 +50,21 @@ void attention_column_sums(TensorView<const float> q, TensorView<const float> k,
   tiles.prepare(size * sizeof(double));
   // One thread adds up all rows of a tile, in f64 and in their order.
   const auto total = [](const WeightTiles::Block& block) { return reinterpret_cast<double*>(block.extra()); };
-  tiles.for_each_tile(
-      [&](const WeightTiles::Block& block, int) { std::fill_n(total(block), size, 0.0); },
-      [&](const WeightTiles::Block& block) {
-        for (int r = 0; r < block.rows(); ++r) {
-          double* into = total(block) + block.head(r) % group * kTileKeys;
-          const float* from = block.weights(r);
-          for (int j = 0; j < kTileKeys; ++j) into[j] += static_cast<double>(from[j]);
-        }
-      },
-      [&](const WeightTiles::Block& block, int kv_head) {
-        for (int64_t h = 0; h < group; ++h)
-          for (int j = 0; j < kTileKeys; ++j)
-            if (const int64_t column = block.column(j); column >= 0)
-              *sums.at(block.batch_row(), kv_head * group + h, column) =
-                  static_cast<float>(total(block)[h * kTileKeys + j]);
-      });
+  tiles.for_each_tile([&](const WeightTiles::Block& block, int) { std::fill_n(total(block), size, 0.0); },
+                      [&](const WeightTiles::Block& block) {
+                        for (int r = 0; r < block.rows(); ++r) {
+                          double* into = total(block) + block.head(r) % group * kTileKeys;
+                          const float* from = block.weights(r);
+                          for (int j = 0; j < kTileKeys; ++j) into[j] += static_cast<double>(from[j]);
+                        }
+                      },
+                      [&](const WeightTiles::Block& block, int kv_head) {
+                        for (int64_t h = 0; h < group; ++h)
+                          for (int j = 0; j < kTileKeys; ++j)
+                            if (const int64_t column = block.column(j); column >= 0)
+                              *sums.at(block.batch_row(), kv_head * group + h, column) =
+                                  static_cast<float>(total(block)[h * kTileKeys + j]);
+                      });
 }
 
 namespace {
@@ -75,9 +74,7 @@ struct Found {
   int64_t key;
 };
 // The one that stands first in a row's list.
-bool before(const Found& a, const Found& b) {
-  return a.weight > b.weight || (a.weight == b.weight && a.key < b.key);
-}
+bool before(const Found& a, const Found& b) { return a.weight > b.weight || (a.weight == b.weight && a.key < b.key); }
 
 // The best `capacity` of what it is offered: a heap whose first element is the one that goes next.
 void offer(Found* heap, int64_t& count, int64_t capacity, const Found& found) {

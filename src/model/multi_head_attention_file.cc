@@ -16,7 +16,8 @@ constexpr std::string_view kName = "load_multi_head_attention";
 
 std::vector<float> read_floats(const TensorSource& source, const TensorInfo& tensor) {
   if (tensor.type != DType::kF32 && tensor.type != DType::kF16 && tensor.type != DType::kBF16)
-    fail(Code::kUnsupported, "[{}] tensor {} is of type {}; expected f32, f16 or bf16", kName, tensor.name, info(tensor.type).name);
+    fail(Code::kUnsupported, "[{}] tensor {} is of type {}; expected f32, f16 or bf16", kName, tensor.name,
+         info(tensor.type).name);
   std::vector<uint8_t> bytes(static_cast<size_t>(tensor.bytes));
   source.read(tensor, bytes).value_or_throw();
   std::vector<float> values(static_cast<size_t>(tensor.values()));

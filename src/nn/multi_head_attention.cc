@@ -22,21 +22,22 @@ std::string text_of(const TensorView<const float>& tensor) {
 bool given(const TensorView<const float>& tensor) { return tensor.rank > 0 || tensor.data != nullptr; }
 
 MultiHeadAttentionConfig completed(MultiHeadAttentionConfig c) {
-  require(c.d_model >= 1 && c.num_heads >= 1 && c.num_kv_heads >= 0 && c.head_dim >= 0 && c.key_width >= 0 && c.value_width >= 0,
-          "[{}] d_model {}, {} heads, {} KV heads, head_dim {}, widths {} and {}: a size is out of range", kName, c.d_model,
-          c.num_heads, c.num_kv_heads, c.head_dim, c.key_width, c.value_width);
+  require(c.d_model >= 1 && c.num_heads >= 1 && c.num_kv_heads >= 0 && c.head_dim >= 0 && c.key_width >= 0 &&
+              c.value_width >= 0,
+          "[{}] d_model {}, {} heads, {} KV heads, head_dim {}, widths {} and {}: a size is out of range", kName,
+          c.d_model, c.num_heads, c.num_kv_heads, c.head_dim, c.key_width, c.value_width);
   if (c.num_kv_heads == 0) c.num_kv_heads = c.num_heads;
   require(c.num_heads % c.num_kv_heads == 0, "[{}] {} query heads cannot share {} KV heads evenly", kName, c.num_heads,
           c.num_kv_heads);
   if (c.head_dim == 0) {
     require(c.d_model % c.num_heads == 0,
-            "[{}] d_model {} cannot be cut into {} heads evenly: change one of them, or state head_dim", kName, c.d_model,
-            c.num_heads);
+            "[{}] d_model {} cannot be cut into {} heads evenly: change one of them, or state head_dim", kName,
+            c.d_model, c.num_heads);
     c.head_dim = c.d_model / c.num_heads;
   }
   if (c.head_dim > kernels::kMaxHeadDim || c.num_heads > INT32_MAX)
-    fail(Code::kUnsupported, "[{}] {} heads of {} elements are not supported, at most {} elements are", kName, c.num_heads,
-         c.head_dim, kernels::kMaxHeadDim);
+    fail(Code::kUnsupported, "[{}] {} heads of {} elements are not supported, at most {} elements are", kName,
+         c.num_heads, c.head_dim, kernels::kMaxHeadDim);
   if (c.key_width == 0) c.key_width = c.d_model;
   if (c.value_width == 0) c.value_width = c.d_model;
   return c;
@@ -76,13 +77,15 @@ struct Projection {
     Projection p{out, static_cast<int64_t>(heads.size()) * head_dim, {}, bias};
     for (int64_t r = 0; r < out; ++r)
       for (const int64_t h : heads)
-        p.weight.insert(p.weight.end(), weight.begin() + r * in + h * head_dim, weight.begin() + r * in + (h + 1) * head_dim);
+        p.weight.insert(p.weight.end(), weight.begin() + r * in + h * head_dim,
+                        weight.begin() + r * in + (h + 1) * head_dim);
     return p;
   }
 };
 
 // Rows [first, first + out) of a matrix and of its bias.
-Projection projection(const TensorView<const float>& weight, const TensorView<const float>& bias, int64_t first, int64_t out) {
+Projection projection(const TensorView<const float>& weight, const TensorView<const float>& bias, int64_t first,
+                      int64_t out) {
   Projection p{out, weight.shape[1], {}, {}};
   for (int64_t r = 0; r < out; ++r) {
     for (int64_t c = 0; c < p.in; ++c) p.weight.push_back(*weight.at(first + r, c));
@@ -97,7 +100,8 @@ struct Rows {
   AlignedBuffer<float> copy;
 };
 Rows rows_of(std::string_view name, const TensorView<const float>& x, int64_t width) {
-  require(x.rank == 3 && x.shape[2] == width, "[{}] {} has shape {}, expected [batch, tokens, {}]", kName, name, text_of(x), width);
+  require(x.rank == 3 && x.shape[2] == width, "[{}] {} has shape {}, expected [batch, tokens, {}]", kName, name,
+          text_of(x), width);
   require(x.size() == 0 || x.data != nullptr, "[{}] {} {} has no data", kName, name, text_of(x));
   Rows rows;
   const int64_t count = x.shape[0] * x.shape[1];
@@ -127,7 +131,8 @@ TensorView<float> heads_of(AlignedBuffer<float>& rows, int64_t batch, int64_t to
 AlignedBuffer<float> room_for(int64_t batch, int64_t tokens, int64_t width) {
   const auto rows = checked_mul(batch, tokens);
   const auto size = rows ? checked_mul(*rows, width) : rows;
-  if (!size) fail(Code::kResourceExhausted, "[{}] no memory for {} x {} rows of {} numbers", kName, batch, tokens, width);
+  if (!size)
+    fail(Code::kResourceExhausted, "[{}] no memory for {} x {} rows of {} numbers", kName, batch, tokens, width);
   return AlignedBuffer<float>(static_cast<size_t>(*size));
 }
 
@@ -152,23 +157,25 @@ struct MultiHeadAttention::Impl {
   }
 };
 
-MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& given_config, const MultiHeadAttentionWeights& w) {
+MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& given_config,
+                                       const MultiHeadAttentionWeights& w) {
   auto impl = std::make_shared<Impl>();
   const MultiHeadAttentionConfig c = impl->config = completed(given_config);
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   if (given(w.fused)) {
-    require(!given(w.query) && !given(w.key) && !given(w.value), "[{}] both a fused projection and separate ones are given, expected one kind", kName);
+    require(!given(w.query) && !given(w.key) && !given(w.value),
+            "[{}] both a fused projection and separate ones are given, expected one kind", kName);
     require(c.key_width == c.d_model && c.value_width == c.d_model,
-            "[{}] a fused projection needs inputs of one width; d_model is {}, key_width {}, value_width {}", kName, c.d_model,
-            c.key_width, c.value_width);
+            "[{}] a fused projection needs inputs of one width; d_model is {}, key_width {}, value_width {}", kName,
+            c.d_model, c.key_width, c.value_width);
     check_shape("fused", w.fused, {q + 2 * kv, c.d_model});
     if (given(w.fused_bias)) check_shape("fused_bias", w.fused_bias, {q + 2 * kv});
     impl->query = projection(w.fused, w.fused_bias, 0, q);
     impl->key = projection(w.fused, w.fused_bias, q, kv);
     impl->value = projection(w.fused, w.fused_bias, q + kv, kv);
   } else {
-    const auto part = [](std::string_view name, const TensorView<const float>& weight, const TensorView<const float>& bias,
-                         int64_t out, int64_t in) {
+    const auto part = [](std::string_view name, const TensorView<const float>& weight,
+                         const TensorView<const float>& bias, int64_t out, int64_t in) {
       check_shape(name, weight, {out, in});
       if (given(bias)) check_shape(fmt::format("{}_bias", name), bias, {out});
       return projection(weight, bias, 0, out);
@@ -193,10 +200,12 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& given_con
 
 MultiHeadAttention MultiHeadAttention::from_torch(const Tensors& tensors, std::string_view prefix, int64_t num_heads) {
   constexpr std::string_view kCall = "MultiHeadAttention::from_torch";
-  constexpr std::string_view kKnown[] = {"in_proj_weight", "in_proj_bias", "q_proj_weight", "k_proj_weight", "v_proj_weight",
-                                         "out_proj.weight", "out_proj.bias", "bias_k", "bias_v"};
+  constexpr std::string_view kKnown[] = {"in_proj_weight", "in_proj_bias",  "q_proj_weight",
+                                         "k_proj_weight",  "v_proj_weight", "out_proj.weight",
+                                         "out_proj.bias",  "bias_k",        "bias_v"};
   for (auto it = tensors.lower_bound(prefix); it != tensors.end() && it->first.starts_with(prefix); ++it)
-    if (std::find(std::begin(kKnown), std::end(kKnown), std::string_view(it->first).substr(prefix.size())) == std::end(kKnown))
+    if (std::find(std::begin(kKnown), std::end(kKnown), std::string_view(it->first).substr(prefix.size())) ==
+        std::end(kKnown))
       fail(Code::kUnsupported, "[{}] tensor {} is none of torch.nn.MultiheadAttention", kCall, it->first);
   const auto find = [&](std::string_view name) {
     const auto it = tensors.find(fmt::format("{}{}", prefix, name));
@@ -205,7 +214,8 @@ MultiHeadAttention MultiHeadAttention::from_torch(const Tensors& tensors, std::s
   const auto need = [&](std::string_view name, int rank) {
     const TensorView<const float> tensor = find(name);
     if (!given(tensor)) fail(Code::kNotFound, "[{}] there is no tensor {}{}", kCall, prefix, name);
-    require(tensor.rank == rank, "[{}] {}{} has shape {}, expected {} axes", kCall, prefix, name, text_of(tensor), rank);
+    require(tensor.rank == rank, "[{}] {}{} has shape {}, expected {} axes", kCall, prefix, name, text_of(tensor),
+            rank);
     return tensor;
   };
   for (const std::string_view name : {"bias_k", "bias_v"})
@@ -241,16 +251,17 @@ MultiHeadAttention MultiHeadAttention::from_torch(const Tensors& tensors, std::s
 const MultiHeadAttentionConfig& MultiHeadAttention::config() const noexcept { return impl_->config; }
 const std::vector<int64_t>& MultiHeadAttention::heads() const noexcept { return impl_->heads; }
 
-void MultiHeadAttention::forward(TensorView<const float> query, TensorView<const float> key, TensorView<const float> value,
-                                 const Mask& mask, const AttentionOptions& options, TensorView<float> out) const {
+void MultiHeadAttention::forward(TensorView<const float> query, TensorView<const float> key,
+                                 TensorView<const float> value, const Mask& mask, const AttentionOptions& options,
+                                 TensorView<float> out) const {
   const Impl& m = *impl_;
   const MultiHeadAttentionConfig& c = m.config;
   const Rows q_rows = rows_of("query", query, c.d_model), k_rows = rows_of("key", key, c.key_width),
              v_rows = rows_of("value", value, c.value_width);
   const int64_t batch = query.shape[0], q_len = query.shape[1], kv_len = key.shape[1];
   require(key.shape[0] == batch && value.shape[0] == batch && value.shape[1] == kv_len,
-          "[{}] query {}, key {} and value {} must agree in batch, keys and values in length", kName, text_of(query), text_of(key),
-          text_of(value));
+          "[{}] query {}, key {} and value {} must agree in batch, keys and values in length", kName, text_of(query),
+          text_of(key), text_of(value));
   require(out.rank == 3 && out.shape[0] == batch && out.shape[1] == q_len && out.shape[2] == c.d_model &&
               (out.size() == 0 || out.data != nullptr),
           "[{}] out has shape {}, expected [{}, {}, {}]", kName, text_of(out), batch, q_len, c.d_model);
@@ -259,9 +270,10 @@ void MultiHeadAttention::forward(TensorView<const float> query, TensorView<const
                        v = room_for(batch, kv_len, kv_width), context = room_for(batch, q_len, q_width);
   ThreadPool& pool = default_pool();
   const nn::LinearOutput to_q{&m.query_layer, {q.data(), {batch * q_len, q_width}}},
-      to_k{&m.key_layer, {k.data(), {batch * kv_len, kv_width}}}, to_v{&m.value_layer, {v.data(), {batch * kv_len, kv_width}}};
-  const bool same = query.data == key.data && query.data == value.data && query.shape == key.shape && query.shape == value.shape &&
-                    query.strides == key.strides && query.strides == value.strides;
+      to_k{&m.key_layer, {k.data(), {batch * kv_len, kv_width}}},
+      to_v{&m.value_layer, {v.data(), {batch * kv_len, kv_width}}};
+  const bool same = query.data == key.data && query.data == value.data && query.shape == key.shape &&
+                    query.shape == value.shape && query.strides == key.strides && query.strides == value.strides;
   if (same) {
     nn::forward_many(pool, q_rows.view, std::array{to_q, to_k, to_v}, options.stop);
   } else {
@@ -274,10 +286,12 @@ void MultiHeadAttention::forward(TensorView<const float> query, TensorView<const
   };
   const TensorView<float> result = heads(context, q_len, c.num_heads);
   if (m.before.empty() && m.after.empty())
-    attend(heads(q, q_len, c.num_heads), heads(k, kv_len, c.num_kv_heads), heads(v, kv_len, c.num_kv_heads), mask, options, result);
+    attend(heads(q, q_len, c.num_heads), heads(k, kv_len, c.num_kv_heads), heads(v, kv_len, c.num_kv_heads), mask,
+           options, result);
   else
-    attend_talking_heads(heads(q, q_len, c.num_heads), heads(k, kv_len, c.num_kv_heads), heads(v, kv_len, c.num_kv_heads),
-                         {.before = m.mix(m.before), .after = m.mix(m.after)}, mask, options, result);
+    attend_talking_heads(heads(q, q_len, c.num_heads), heads(k, kv_len, c.num_kv_heads),
+                         heads(v, kv_len, c.num_kv_heads), {.before = m.mix(m.before), .after = m.mix(m.after)}, mask,
+                         options, result);
 
   const TensorView<const float> rows(context.data(), {batch * q_len, q_width});
   AlignedBuffer<float> y = room_for(batch, q_len, c.d_model);
@@ -299,8 +313,8 @@ MultiHeadAttention MultiHeadAttention::without_heads(std::span<const int64_t> he
   if (!m.before.empty() || !m.after.empty())
     fail(Code::kUnsupported, "[{}] heads that talk cannot be taken out: none has an output of its own", kName);
   for (const int64_t head : heads)
-    require(std::find(m.heads.begin(), m.heads.end(), head) != m.heads.end(), "[{}] head {} is not one of the heads {}", kName, head,
-            fmt::join(m.heads, ", "));
+    require(std::find(m.heads.begin(), m.heads.end(), head) != m.heads.end(), "[{}] head {} is not one of the heads {}",
+            kName, head, fmt::join(m.heads, ", "));
   auto impl = std::make_shared<Impl>();
   // Places of the query heads that stay, and of the KV heads they read.
   std::vector<int64_t> q_places, kv_places, shared(static_cast<size_t>(m.config.num_kv_heads));

@@ -16,7 +16,8 @@ using namespace testing_attention;
 
 // Weights [batch][heads][q_len][kv_len] in f64, from the definition.
 std::vector<double> exact_weights(const Problem& p, const Mask& mask, const PairTerms& terms) {
-  std::vector<double> all(static_cast<size_t>(p.batch * p.num_q_heads * p.q_len * p.kv_len)), out(static_cast<size_t>(p.dv));
+  std::vector<double> all(static_cast<size_t>(p.batch * p.num_q_heads * p.q_len * p.kv_len)),
+      out(static_cast<size_t>(p.dv));
   double* row = all.data();
   for (int64_t b = 0; b < p.batch; ++b)
     for (int64_t h = 0; h < p.num_q_heads; ++h)
@@ -25,7 +26,8 @@ std::vector<double> exact_weights(const Problem& p, const Mask& mask, const Pair
             [&](int64_t x) { return p.query(b, h, i)[x]; }, p.d, p.dv, p.k_begin, p.k_begin + p.kv_len, p.scale,
             p.softcap, [&](int64_t j, int64_t x) { return p.key(b, h / p.group(), j - p.k_begin)[x]; },
             [&](int64_t j, int64_t c) { return p.value(b, h / p.group(), j - p.k_begin)[c]; },
-            [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, out.data(), row, RowTerms(terms, p, b, h, i));
+            [&](int64_t j) { return mask.allowed(b, h, p.q_begin + i, j); }, out.data(), row,
+            RowTerms(terms, p, b, h, i));
   return all;
 }
 
@@ -95,7 +97,8 @@ void expect_looks(const Problem& p, const Looks& l, const std::vector<double>& e
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return dense[x] > dense[y]; });
         for (int64_t c = 0; c < n; ++c) {
-          const int64_t key = c < p.kv_len && dense[order[static_cast<size_t>(c)]] > 0 ? order[static_cast<size_t>(c)] : -1;
+          const int64_t key =
+              c < p.kv_len && dense[order[static_cast<size_t>(c)]] > 0 ? order[static_cast<size_t>(c)] : -1;
           const size_t slot = at * static_cast<size_t>(n) + static_cast<size_t>(c);
           ASSERT_EQ(l.top_keys[slot], key) << where << " " << c;
           ASSERT_EQ(bits(l.top_weights[slot]), bits(key < 0 ? 0.0f : dense[key])) << where;
@@ -145,9 +148,10 @@ TEST(Looks, EqualExactWeightsOnEveryMask) {
       const Result before = r;
       const Interval queries{3, 25};
       const Looks l = look(p, mask, options_of(p), r, queries, {.mask = set}, 5);
-      expect_looks(p, l, exact_weights(p, mask, {}), queries,
-                   [&](int64_t b, int64_t h, int64_t i, int64_t j) { return set.allowed(b, h, p.q_begin + i, j); }, 5,
-                   mask.text().substr(0, 60));
+      expect_looks(
+          p, l, exact_weights(p, mask, {}), queries,
+          [&](int64_t b, int64_t h, int64_t i, int64_t j) { return set.allowed(b, h, p.q_begin + i, j); }, 5,
+          mask.text().substr(0, 60));
       EXPECT_EQ(before, r);
       EXPECT_EQ(before, run(p, mask)) << "looking changed the output";
     }
@@ -165,9 +169,10 @@ TEST(Looks, EqualExactWeightsUnderEveryTerm) {
     Result r = run(p, Mask::causal(), t.options());
     const Looks l = look(p, Mask::causal(), t.options(), r, {0, 9},
                          {.bits = TensorView<const uint8_t>(set.data(), {p.batch, p.kv_len})}, 3);
-    expect_looks(p, l, exact_weights(p, Mask::causal(), t.pairs()), {0, 9},
-                 [&](int64_t b, int64_t, int64_t, int64_t j) { return set[static_cast<size_t>(b * p.kv_len + j)] != 0; }, 3,
-                 wanted.name);
+    expect_looks(
+        p, l, exact_weights(t.shifted(), Mask::causal(), t.pairs()), {0, 9},
+        [&](int64_t b, int64_t, int64_t, int64_t j) { return set[static_cast<size_t>(b * p.kv_len + j)] != 0; }, 3,
+        wanted.name);
     if (wanted.sink) {
       EXPECT_LT(l.total[0], 0.9995f);
     }
@@ -257,7 +262,8 @@ TEST(Looks, ANanThatIsSeenShowsAndAHiddenOneDoesNot) {
       EXPECT_EQ(bits(l.distance[h * 3 + i]), bits(clean.distance[h * 3 + i]));
       EXPECT_EQ(l.largest_key[h * 3 + i], clean.largest_key[h * 3 + i]);
     }
-    for (const auto* x : {&l.total, &l.entropy, &l.distance, &l.mass, &l.largest}) EXPECT_TRUE(std::isnan((*x)[h * 3 + 2]));
+    for (const auto* x : {&l.total, &l.entropy, &l.distance, &l.mass, &l.largest})
+      EXPECT_TRUE(std::isnan((*x)[h * 3 + 2]));
     EXPECT_EQ(l.largest_key[h * 3 + 2], -1);
     EXPECT_EQ(l.top_keys[(h * 3 + 2) * 2], -1);
   }
@@ -291,18 +297,26 @@ TEST(Refusals, LooksNameWhatIsWrong) {
                          {.mass = {x.data(), {1, 4, rows}}});
   };
   expect_refused(Code::kInvalidArgument, {"mass is wanted"}, [&] { statistics({}, 3); });
-  expect_refused(Code::kInvalidArgument, {"as a mask and as bits"}, [&] {
-    statistics({.mask = Mask::full(), .bits = TensorView<const uint8_t>(set, {5})}, 3);
-  });
+  expect_refused(Code::kInvalidArgument, {"as a mask and as bits"},
+                 [&] { statistics({.mask = Mask::full(), .bits = TensorView<const uint8_t>(set, {5})}, 3); });
   expect_refused(Code::kInvalidArgument, {"set's bits", "[4]", "[5]"},
                  [&] { statistics({.bits = TensorView<const uint8_t>(set, {4})}, 3); });
-  expect_refused(Code::kInvalidArgument, {"mass", "[1, 4, 2]", "[1, 4, 3]"}, [&] { statistics({.mask = Mask::full()}, 2); });
+  expect_refused(Code::kInvalidArgument, {"mass", "[1, 4, 2]", "[1, 4, 3]"},
+                 [&] { statistics({.mask = Mask::full()}, 2); });
   expect_refused(Code::kInvalidArgument, {"attention_top_keys", "queries 0 to 4"}, [&] {
     attention_top_keys(q_view(p), k_view(p), lse_view(p, r), Mask::causal(), options_of(p), {0, 4},
                        {keys.data(), {1, 4, 4, 2}}, {x.data(), {1, 4, 4, 2}});
   });
+  const TermProblem xl(p, {.name = "xl", .xl = true, .clamp = 0});
+  AttentionOptions o = xl.options();
+  o.xl->first_distance = 0;
+  expect_refused(Code::kInvalidArgument, {"attention_statistics", "xl.r", "distance -"}, [&] {
+    attention_statistics(q_view(p), k_view(p), lse_view(p, r), Mask::full(), o, {0, 3}, {},
+                         {.total = {x.data(), {1, 4, 3}}});
+  });
   expect_refused(Code::kInvalidArgument, {"sums", "[1, 4, 4]", "[1, 4, 5]"}, [&] {
-    attention_column_sums(q_view(p), k_view(p), lse_view(p, r), Mask::causal(), options_of(p), {0, 3}, {x.data(), {1, 4, 4}});
+    attention_column_sums(q_view(p), k_view(p), lse_view(p, r), Mask::causal(), options_of(p), {0, 3},
+                          {x.data(), {1, 4, 4}});
   });
 }
 

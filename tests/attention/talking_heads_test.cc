@@ -14,7 +14,7 @@ constexpr int64_t kSoftmaxHeads = 3, kValueHeads = 4;
 
 struct Mixed {
   Problem p;  // 4 query heads over 2 KV heads; v has 2 heads too
-  std::vector<float> before = gaussians(31, 4 * kSoftmaxHeads), after = gaussians(32, kSoftmaxHeads * kValueHeads);
+  std::vector<float> before = gaussians(31, 4 * kSoftmaxHeads), after = gaussians(32, kSoftmaxHeads* kValueHeads);
 
   TalkingHeads mix() const {
     return {.before = TensorView<const float>(before.data(), {4, kSoftmaxHeads}),
@@ -22,7 +22,8 @@ struct Mixed {
   }
   std::vector<float> run(const Mask& mask, const AttentionOptions& o) const {
     std::vector<float> out(static_cast<size_t>(p.batch * kValueHeads * p.q_len * p.dv), -7.0f);
-    attend_talking_heads(q_view(p), k_view(p), v_view(p), mix(), mask, o, {out.data(), {p.batch, kValueHeads, p.q_len, p.dv}});
+    attend_talking_heads(q_view(p), k_view(p), v_view(p), mix(), mask, o,
+                         {out.data(), {p.batch, kValueHeads, p.q_len, p.dv}});
     return out;
   }
   // Pairs where no softmax head looks are not touched.
@@ -51,9 +52,11 @@ struct Mixed {
           for (int64_t j = 0; j < p.kv_len; ++j) {
             double weight = 0;
             for (int64_t h = 0; h < kSoftmaxHeads; ++h)
-              weight += w[static_cast<size_t>(h)][static_cast<size_t>(j)] * after[static_cast<size_t>(h * kValueHeads + o)];
+              weight +=
+                  w[static_cast<size_t>(h)][static_cast<size_t>(j)] * after[static_cast<size_t>(h * kValueHeads + o)];
             for (int64_t c = 0; weight != 0 && c < p.dv; ++c)
-              out[static_cast<size_t>(((b * kValueHeads + o) * p.q_len + i) * p.dv + c)] += weight * p.value(b, o / 2, j)[c];
+              out[static_cast<size_t>(((b * kValueHeads + o) * p.q_len + i) * p.dv + c)] +=
+                  weight * p.value(b, o / 2, j)[c];
           }
       }
     return out;
@@ -70,13 +73,14 @@ Mixed mixed(int64_t q_len, int64_t kv_len, double softcap = 0) {
 
 void expect_near(const std::vector<float>& got, const std::vector<double>& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-6 * (1 + std::fabs(want[i]))) << what << " " << i;
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 2e-6 * (1 + std::fabs(want[i]))) << what << " " << i;
 }
 
 TEST(TalkingHeads, EqualTheFormula) {
   for (const double softcap : {0.0, 0.8})
-    for (const char* text : {"full", "causal", "causal & window(20, 0) & ~prefix(3)", "per_head(causal, window(10, 0), none)",
-                             "~dilated(2) | prefix(70)", "none"}) {
+    for (const char* text : {"full", "causal", "causal & window(20, 0) & ~prefix(3)",
+                             "per_head(causal, window(10, 0), none)", "~dilated(2) | prefix(70)", "none"}) {
       const Mixed m = mixed(9, 140, softcap);
       const Mask mask = Mask::parse(text);
       expect_near(m.run(mask, options_of(m.p)), m.exact(mask), text);
@@ -137,7 +141,8 @@ TEST(Refusals, TalkingHeadsNameWhatTheyCannotDo) {
   const Mixed m = mixed(3, 5);
   std::vector<float> out(1000), numbers(100);
   const auto call = [&](const AttentionOptions& o, const TalkingHeads& mix) {
-    attend_talking_heads(q_view(m.p), k_view(m.p), v_view(m.p), mix, Mask::causal(), o, {out.data(), {2, kValueHeads, 3, 6}});
+    attend_talking_heads(q_view(m.p), k_view(m.p), v_view(m.p), mix, Mask::causal(), o,
+                         {out.data(), {2, kValueHeads, 3, 6}});
   };
   call(options_of(m.p), m.mix());
   AttentionOptions o = options_of(m.p);

@@ -25,7 +25,8 @@ TEST(MultiHeadAttentionGolden, EqualsPyTorch) {
     const std::string name = c["name"];
     SCOPED_TRACE(name);
     const auto heads = c["heads"].get<int64_t>();
-    const MultiHeadAttention layer = load_multi_head_attention(test::golden_path("mha/" + name + ".safetensors"), "layer.", heads);
+    const MultiHeadAttention layer =
+        load_multi_head_attention(test::golden_path("mha/" + name + ".safetensors"), "layer.", heads);
     const Input query(name + ".query"), want(name + ".out");
     AttentionOptions options;
     if (!c["lengths"].is_null()) options.limits.key_lengths = c["lengths"].get<std::vector<int64_t>>();
@@ -59,9 +60,11 @@ TEST(MultiHeadAttentionFile, NamesWhatIsMissing) {
     }
     return "not refused";
   };
-  EXPECT_NE(message([&] { load_multi_head_attention(path, "other.", 4); }).find("other.out_proj.weight"), std::string::npos);
+  EXPECT_NE(message([&] { load_multi_head_attention(path, "other.", 4); }).find("other.out_proj.weight"),
+            std::string::npos);
   EXPECT_NE(message([&] { load_multi_head_attention(path, "", 4); }).find("layer."), std::string::npos);
-  EXPECT_NE(message([&] { load_multi_head_attention(path, "layer.", 7); }).find("24 cannot be cut into 7 heads"), std::string::npos);
+  EXPECT_NE(message([&] { load_multi_head_attention(path, "layer.", 7); }).find("24 cannot be cut into 7 heads"),
+            std::string::npos);
   EXPECT_NE(message([&] { load_multi_head_attention(path + ".gone", "layer.", 4); }).find("gone"), std::string::npos);
 }
 
