@@ -27,6 +27,7 @@ struct Problem {
         plan(mask, {}, 1, num_heads),
         pool(threads),
         sizes{1, num_heads, num_heads, tokens, tokens, dim, dim},
+        rows("bench", sizes, {}),
         positions("bench", sizes, mask, {}),
         shape{num_heads, num_heads, dim, dim, 1 / std::sqrt(static_cast<double>(dim)), 0} {
     uint64_t stream = 1;
@@ -69,7 +70,7 @@ struct Problem {
                                   .dq = view(dq),
                                   .dk = view(dk),
                                   .dv = view(dv)};
-    backward_tensors(tensors, sizes, shape, plan, positions, pool, nullptr);
+    backward_tensors(tensors, sizes, rows, shape, plan, positions, pool, nullptr);
   }
 
   double flops() const { return 10.0 * d * static_cast<double>(plan.count_total({0, n}, {0, n})); }
@@ -117,6 +118,7 @@ struct Problem {
   MaskPlan plan;
   ThreadPool pool;
   CallSizes sizes;
+  CallRows rows;
   CallPositions positions;
   AttentionShape shape;
   std::vector<float> q, k, v, dout, out, lse, dq, dk, dv;

@@ -35,6 +35,7 @@ GradientCall::Result& GradientCall::result(std::string_view option) {
 
 GradientCall::GradientCall(const Arguments& arguments, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const bool given = arguments.has("grad") || arguments.has("grad-lse");
+  if (given && options.xl) throw UsageError("--grad and --grad-lse do not go with --xl-r: these terms have no gradients");
   const TensorView<const float> t5 = options.t5 ? options.t5->table : TensorView<const float>{};
   const std::vector<std::vector<int64_t>> shapes = {q.shape, k.shape, v.shape, shape_of(options.bias), shape_of(t5), shape_of(options.sink)};
   bool wanted = false;

@@ -74,7 +74,7 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
                                     {"v", check_tensor(kName, "v", v, 4)}};
   const CallSizes sizes = check_sizes(kName, q, k, &v);
   const AttentionShape shape = check_numbers(kName, sizes, options);
-  refuse_packed(kName, options);
+  const CallRows rows(kName, sizes, options);
   TensorView<const float> out_shape, lse_shape;
   out_shape.rank = 4;
   out_shape.shape = {sizes.batch, sizes.num_q_heads, sizes.q_len, sizes.value_dim};
@@ -84,9 +84,8 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   ranges.push_back(check_like("lse", lse, lse_shape));
   ranges.push_back(check_like("dout", dout, out_shape));
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
-  if (options.xl)
-    fail(Code::kUnsupported, "[{}] xl has no gradients yet: Transformer-XL's terms are forward only", kName);
-  const ScoreTerms terms(kName, sizes, options, shape.scale);
+  if (options.xl) fail(Code::kUnsupported, "[{}] xl: Transformer-XL's terms have no gradients", kName);
+  const ScoreTerms terms(kName, rows.widest(), options, shape.scale);
   for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
   const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);
   require(!absent(dq) || !absent(dk) || !absent(dv) || term_wanted,
@@ -97,12 +96,12 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   check_gradient("terms.bias", wanted.bias, options.bias, ranges);
   check_gradient("terms.t5_table", wanted.t5_table, options.t5 ? options.t5->table : TensorView<const float>{}, ranges);
   check_gradient("terms.sink", wanted.sink, options.sink, ranges);
-  const CallPositions positions(kName, sizes, mask, options);
+  const CallPositions positions(kName, sizes, rows, mask, options);
   if (sizes.batch == 0) {  // sums over nothing
     for (const TensorView<float>* gradient : {&wanted.bias, &wanted.t5_table, &wanted.sink}) fill_zero(*gradient);
     return;
   }
-  const MaskPlan plan(mask, options.limits, sizes.batch, sizes.num_q_heads);
+  const MaskPlan plan(mask, options.limits, rows.batch(), sizes.num_q_heads);
   positions.check_queries(plan);
 
   AlignedBuffer<float> copies[5];
@@ -119,7 +118,7 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
                                 .dv = dv_rows.rows};
   BackwardTermCall term_call;
   if (!terms.empty()) term_call = {.terms = &terms, .options = &options, .wanted = &wanted};
-  backward_tensors(tensors, sizes, shape, plan, positions, default_pool(), options.stop, term_call);
+  backward_tensors(tensors, sizes, rows, shape, plan, positions, default_pool(), options.stop, term_call);
   dq_rows.give_back();
   dk_rows.give_back();
   dv_rows.give_back();

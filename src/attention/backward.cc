@@ -81,20 +81,21 @@ int panels_of_block(const CallSizes& sizes, const ThreadPool& pool, BlockSize si
 
 class BackwardCall {
  public:
-  BackwardCall(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-               const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
-               const BackwardTermCall& terms)
+  BackwardCall(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& call_rows,
+               const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool,
+               const StopToken* stop, const BackwardTermCall& terms)
       : tensors_(tensors),
+        call_rows_(call_rows),
         shape_(shape),
         pool_(pool),
         stop_(stop),
         kernel_(*kernels::kernels().attention_backward),
         panels_(panels_of_block(sizes, pool, terms.wanted == nullptr ? BlockSize::kFree : BlockSize::kFixed)),
         factor_(static_cast<float>(shape.scale * math::kLog2e)),
-        keys_(keys_of(tensors, sizes, positions, panels_)),
-        rows_(tensors, shape, mask, positions, keys_) {
+        keys_(keys_of(tensors, call_rows, positions, panels_)),
+        rows_(tensors, call_rows, shape, mask, positions, keys_) {
     if (terms.terms == nullptr) return;
-    terms_.emplace(*terms.terms, *terms.options, *terms.wanted, sizes, positions, keys_);
+    terms_.emplace(*terms.terms, *terms.options, *terms.wanted, call_rows, positions, keys_);
     wants_sink_ = terms.wanted->sink.data != nullptr;
   }
 
@@ -103,7 +104,7 @@ class BackwardCall {
     turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.size()));
     if (terms_) {
       terms_->reserve(static_cast<int64_t>(items.size()));
-      item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.blocks_of(0, 0).end));
+      item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.most_blocks()));
     }
     Carver measure(nullptr);
     carve(measure);
@@ -125,19 +126,19 @@ class BackwardCall {
   }
 
  private:
-  static std::vector<BackwardKeys> keys_of(const BackwardTensors& tensors, const CallSizes& sizes,
+  static std::vector<BackwardKeys> keys_of(const BackwardTensors& tensors, const CallRows& call_rows,
                                            const CallPositions& positions, int panels) {
     std::vector<BackwardKeys> keys;
-    for (int64_t b = 0; b < sizes.batch; ++b) {
+    for (int64_t b = 0; b < call_rows.batch(); ++b) {
       PackSource source;
-      source.kv_len = sizes.kv_len;
+      source.kv_len = call_rows.kv_len(b);
       source.k_begin = positions.k_begin(b);
       source.positions = positions.keys(b);
-      if (sizes.kv_len > 0)
-        source.rows = {.k = tensors.k.at(b),
+      if (source.kv_len > 0)
+        source.rows = {.k = tensors.k.at(call_rows.entry(b), 0, call_rows.first_key(b)),
                        .k_token_stride = tensors.k.strides[2],
                        .k_head_stride = tensors.k.strides[1],
-                       .v = tensors.v.at(b),
+                       .v = tensors.v.at(call_rows.entry(b), 0, call_rows.first_key(b)),
                        .v_token_stride = tensors.v.strides[2],
                        .v_head_stride = tensors.v.strides[1]};
       keys.emplace_back(source, b, panels);
@@ -181,13 +182,14 @@ class BackwardCall {
         .item = item.number, .batch = item.batch, .kv_head = item.kv_head, .keys = &block, .panels = panels_};
     if (terms_) terms_->begin(at, keys, scratch.terms);
     const Interval row_blocks = rows_.blocks_of(item.batch, item.kv_head);
-    for (at.row_block = row_blocks.begin; at.row_block < row_blocks.end; ++at.row_block) {
+    const bool in_turn = terms_ && terms_->turns() == BackwardTerms::Turns::kItems;
+    const int64_t end = in_turn ? row_blocks.begin + rows_.most_blocks() : row_blocks.end;
+    for (at.row_block = row_blocks.begin; at.row_block < end; ++at.row_block) {
       if (abandoned()) return;
-      const Interval wanted = rows_.block(at.row_block).key_blocks;
-      const bool in_range = item.block >= wanted.begin && item.block < wanted.end;
-      const bool any = in_range && step(item, keys, at, scratch);
-      if (!terms_ || terms_->turns() != BackwardTerms::Turns::kItems) continue;
-      // All items pass all blocks of rows: the next one waits for its number.
+      const bool any =
+          at.row_block < row_blocks.end && rows_.wants(at.row_block, item.block) && step(item, keys, at, scratch);
+      if (!in_turn) continue;
+      // All items pass as many blocks of rows: the next one waits for its number.
       std::atomic<int64_t>& turn = item_turns_[static_cast<size_t>(at.row_block - row_blocks.begin)].next;
       if (!wait_for(turn, item.number)) return;
       if (any) terms_->add_in_turn(at, rows_, bias_gradients(scratch), scratch.terms);
@@ -253,7 +255,7 @@ class BackwardCall {
     if (tensors_.dq.data != nullptr) {
       const BackwardRowBlock& rows = rows_.block(at.row_block);
       float* dq[kMaxBlockRows];
-      for (int r = 0; r < rows.rows; ++r) dq[r] = tensors_.dq.at(rows.batch, rows_.head(rows, r), rows_.token(rows, r));
+      for (int r = 0; r < rows.rows; ++r) dq[r] = rows_.row_of(tensors_.dq, rows, r);
       if (block != nullptr) kernel_.add_queries(*block, dq);
       if (item.block + 1 == rows.key_blocks.end)
         kernel_.finish_rows(dq, rows.rows, shape_.head_dim, static_cast<float>(shape_.scale), dq);
@@ -280,9 +282,8 @@ class BackwardCall {
     const float* dout[kMaxBlockRows];
     for (int r = 0; r < rows.rows; ++r) {
       const bool read = rows_.takes_part(i, r);
-      const int64_t b = rows.batch, h = rows_.head(rows, r), t = rows_.token(rows, r);
-      q[r] = read ? tensors_.q.at(b, h, t) : nullptr;
-      dout[r] = read ? tensors_.dout.at(b, h, t) : nullptr;
+      q[r] = read ? rows_.row_of(tensors_.q, rows, r) : nullptr;
+      dout[r] = read ? rows_.row_of(tensors_.dout, rows, r) : nullptr;
     }
     kernel_.load_rows(q, rows.rows, shape_.head_dim, factor_, scratch.q);
     kernel_.load_rows(dout, rows.rows, shape_.value_dim, 1.0f, scratch.dout);
@@ -291,13 +292,14 @@ class BackwardCall {
   void finish_keys(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& block,
                    const KeyScratch& scratch) const noexcept {
     for (int i = 0; i < block.count; ++i) {
-      const int64_t slot = keys.slot(block.first + i), at = keys.position(block.first + i) - block.base;
+      const int64_t slot = call_rows_.first_key(item.batch) + keys.slot(block.first + i),
+                    at = keys.position(block.first + i) - block.base, entry = call_rows_.entry(item.batch);
       if (tensors_.dk.data != nullptr)
         finish_key(scratch.dk, at, shape_.head_dim, static_cast<float>(math::kLn2),
-                   tensors_.dk.at(item.batch, item.kv_head, slot));
+                   tensors_.dk.at(entry, item.kv_head, slot));
       if (tensors_.dv.data != nullptr)
         finish_key(scratch.dv, at, shape_.value_dim, terms_ ? terms_->keep_scale() : 1.0f,
-                   tensors_.dv.at(item.batch, item.kv_head, slot));
+                   tensors_.dv.at(entry, item.kv_head, slot));
     }
   }
   void finish_key(const float* sums, int64_t at, int dim, float factor, float* to) const noexcept {
@@ -306,6 +308,7 @@ class BackwardCall {
   }
 
   const BackwardTensors& tensors_;
+  const CallRows& call_rows_;
   const AttentionShape& shape_;
   ThreadPool& pool_;
   const StopToken* stop_;
@@ -321,17 +324,30 @@ class BackwardCall {
   std::atomic<bool> abandoned_{false};
 };
 
-void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
-                      const BackwardTermCall& terms) {
-  // Slots that hold no key belong to no block.
-  for (int64_t b = 0; b < sizes.batch; ++b)
-    for (int64_t j = 0; j < sizes.kv_len && positions.keys(b) != nullptr; ++j)
-      for (int64_t h = 0; h < sizes.num_kv_heads && positions.keys(b)[j] < 0; ++h) {
-        if (tensors.dk.data != nullptr) std::fill_n(tensors.dk.at(b, h, j), sizes.head_dim, 0.0f);
-        if (tensors.dv.data != nullptr) std::fill_n(tensors.dv.at(b, h, j), sizes.value_dim, 0.0f);
-      }
-  BackwardCall(tensors, sizes, shape, mask, positions, pool, stop, terms).execute();
+namespace {
+
+// 0 for the keys [begin, end) of all heads: slots that belong to no block.
+void clear_keys(const BackwardTensors& tensors, int64_t entry, int64_t begin, int64_t end) noexcept {
+  for (const TensorView<float>* gradient : {&tensors.dk, &tensors.dv})
+    for (int64_t j = begin; j < end && gradient->data != nullptr; ++j)
+      for (int64_t h = 0; h < gradient->shape[1]; ++h) std::fill_n(gradient->at(entry, h, j), gradient->shape[3], 0.0f);
+}
+
+}  // namespace
+
+void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& rows,
+                      const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions,
+                      ThreadPool& pool, const StopToken* stop, const BackwardTermCall& terms) {
+  for (int64_t b = 0; b < rows.batch(); ++b)
+    for (int64_t j = 0; j < rows.kv_len(b) && positions.keys(b) != nullptr; ++j)
+      if (positions.keys(b)[j] < 0)
+        clear_keys(tensors, rows.entry(b), rows.first_key(b) + j, rows.first_key(b) + j + 1);
+  if (rows.packed()) {  // what lies behind the last sequence
+    clear_keys(tensors, 0, rows.first_key(rows.batch()), sizes.kv_len);
+    for (int64_t i = sizes.q_len - rows.slack(); i < sizes.q_len && tensors.dq.data != nullptr; ++i)
+      for (int64_t h = 0; h < sizes.num_q_heads; ++h) std::fill_n(tensors.dq.at(0, h, i), sizes.head_dim, 0.0f);
+  }
+  BackwardCall(tensors, sizes, rows, shape, mask, positions, pool, stop, terms).execute();
 }
 
 }  // namespace regard

@@ -32,9 +32,10 @@ struct BackwardTermCall {
   const ScoreTermGradients* wanted = nullptr;
 };
 
+/// `sizes` are those of the tensors, `rows` says which batch row has what of them.
 /// Errors: kCancelled when `stop` was requested, with the gradients undefined; kResourceExhausted.
-void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const AttentionShape& shape,
-                      const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const StopToken* stop,
-                      const BackwardTermCall& terms = {});
+void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& rows,
+                      const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions,
+                      ThreadPool& pool, const StopToken* stop, const BackwardTermCall& terms = {});
 
 }  // namespace regard

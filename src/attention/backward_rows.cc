@@ -13,18 +13,20 @@ using kernels::kMaxBlockRows;
 using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 
-BackwardRows::BackwardRows(const BackwardTensors& tensors, const AttentionShape& shape, const MaskPlan& mask,
-                           const CallPositions& positions, const std::vector<BackwardKeys>& keys)
+BackwardRows::BackwardRows(const BackwardTensors& tensors, const CallRows& call_rows, const AttentionShape& shape,
+                           const MaskPlan& mask, const CallPositions& positions, const std::vector<BackwardKeys>& keys)
     : tensors_(tensors),
+      call_rows_(call_rows),
       shape_(shape),
       mask_(mask),
       positions_(positions),
       keys_(keys),
       group_(shape.num_q_heads / shape.num_kv_heads),
       heads_(mask.depends_on_head() ? group_ : 1) {
-  const int64_t rows = tensors.q.shape[2] * group_;
-  blocks_per_head_ = (rows + kMaxBlockRows - 1) / kMaxBlockRows;
-  for (int64_t b = 0; b < tensors.q.shape[0]; ++b)
+  for (int64_t b = 0; b < call_rows.batch(); ++b) {
+    const int64_t rows = call_rows.q_len(b) * group_;
+    first_block_.push_back(size());
+    most_blocks_ = std::max(most_blocks_, (rows + kMaxBlockRows - 1) / kMaxBlockRows);
     for (int h = 0; h < shape.num_kv_heads; ++h)
       for (int64_t r = 0; r < rows; r += kMaxBlockRows) {
         BackwardRowBlock block;
@@ -34,6 +36,8 @@ BackwardRows::BackwardRows(const BackwardTensors& tensors, const AttentionShape&
         block.rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, rows - r));
         blocks_.push_back(block);
       }
+  }
+  first_block_.push_back(size());
   const size_t slots = blocks_.size() * static_cast<size_t>(kMaxBlockRows);
   for (AlignedBuffer<float>* buffer : {&lse_high_, &lse_low_, &delta_}) *buffer = AlignedBuffer<float>(slots);
   for (AlignedBuffer<int64_t>* buffer : {&begin_, &end_}) *buffer = AlignedBuffer<int64_t>(slots);
@@ -57,18 +61,18 @@ void BackwardRows::prepare(int64_t i) noexcept {
   Interval seen;
   for (int r = 0; r < block.rows; ++r) {
     const int64_t b = block.batch, h = head(block, r), t = token(block, r), p = position(block, r);
-    if (tensors_.dq.data != nullptr) std::fill_n(tensors_.dq.at(b, h, t), shape_.head_dim, 0.0f);
+    if (tensors_.dq.data != nullptr) std::fill_n(row_of(tensors_.dq, block, r), shape_.head_dim, 0.0f);
     if (!(heads_ == 1 && r > 0 && t == token(block, r - 1))) {
       seen = p < 0 ? Interval{} : mask_.hull(b, h, p);
       seen = {std::max(seen.begin, keys.hull().begin), std::min(seen.end, keys.hull().end)};
     }
     // An empty row: none of its tensors is read; its lse only where it might see a key.
-    const float lse = seen.empty() ? -std::numeric_limits<float>::infinity() : *tensors_.lse.at(b, h, t);
+    const float lse = seen.empty() ? -std::numeric_limits<float>::infinity() : this->lse(block, r);
     const bool empty = lse == -std::numeric_limits<float>::infinity();
     begin[r] = empty ? 0 : seen.begin;
     end[r] = empty ? 0 : seen.end;
-    dout[r] = empty ? nullptr : tensors_.dout.at(b, h, t);
-    out[r] = empty ? nullptr : tensors_.out.at(b, h, t);
+    dout[r] = empty ? nullptr : row_of(tensors_.dout, block, r);
+    out[r] = empty ? nullptr : row_of(tensors_.out, block, r);
     block.every = r == 0 ? Interval{begin[r], end[r]}
                          : Interval{std::max(block.every.begin, begin[r]), std::min(block.every.end, end[r])};
     if (!empty) {
@@ -91,7 +95,7 @@ void BackwardRows::prepare(int64_t i) noexcept {
   kernels::kernels().attention_backward->dot_rows(dout, out, block.rows, shape_.value_dim, delta);
   if (tensors_.dlse.data == nullptr) return;
   for (int r = 0; r < block.rows; ++r)
-    if (dout[r] != nullptr) delta[r] -= *tensors_.dlse.at(block.batch, head(block, r), token(block, r));
+    if (dout[r] != nullptr) delta[r] -= *row_of(tensors_.dlse, block, r);
 }
 
 void BackwardRows::note_sight(int64_t i, int panels, const uint64_t (*seen)[kPanelsPerTile]) noexcept {

@@ -26,15 +26,29 @@ enum class BlockSight { kNothing, kEverything, kSome };
 class BackwardRows {
  public:
   /// All rows of all batch rows and KV heads in blocks; `keys` has one entry for each batch row.
-  BackwardRows(const BackwardTensors& tensors, const AttentionShape& shape, const MaskPlan& mask,
-               const CallPositions& positions, const std::vector<BackwardKeys>& keys);
+  BackwardRows(const BackwardTensors& tensors, const CallRows& call_rows, const AttentionShape& shape,
+               const MaskPlan& mask, const CallPositions& positions, const std::vector<BackwardKeys>& keys);
 
   int64_t size() const noexcept { return static_cast<int64_t>(blocks_.size()); }
   const BackwardRowBlock& block(int64_t i) const noexcept { return blocks_[static_cast<size_t>(i)]; }
   /// The blocks of one KV head: [begin, end).
   Interval blocks_of(int64_t batch, int kv_head) const noexcept {
-    const int64_t first = (batch * shape_.num_kv_heads + kv_head) * blocks_per_head_;
-    return {first, first + blocks_per_head_};
+    const int64_t first = first_block_[static_cast<size_t>(batch)], next = first_block_[static_cast<size_t>(batch) + 1],
+                  count = (next - first) / shape_.num_kv_heads;
+    return {first + kv_head * count, first + (kv_head + 1) * count};
+  }
+  /// Whether any row of block i may see keys of this block of its batch row.
+  bool wants(int64_t i, int64_t key_block) const noexcept {
+    return key_block >= block(i).key_blocks.begin && key_block < block(i).key_blocks.end;
+  }
+  /// The most that a KV head has.
+  int64_t most_blocks() const noexcept { return most_blocks_; }
+
+  /// Row r of a block in a tensor [batch, num_q_heads, q_len, ...].
+  template <class T>
+  T* row_of(const TensorView<T>& tensor, const BackwardRowBlock& block, int r) const noexcept {
+    return tensor.at(call_rows_.entry(block.batch), head(block, r),
+                     call_rows_.first_query(block.batch) + token(block, r));
   }
 
   /// Finds out what the rows of block i see and what the kernels want to know of them, and writes 0 into their dq.
@@ -52,9 +66,7 @@ class BackwardRows {
     return {begin_[static_cast<size_t>(at(i) + r)], end_[static_cast<size_t>(at(i) + r)]};
   }
   int64_t position(const BackwardRowBlock& block, int r) const noexcept;
-  float lse(const BackwardRowBlock& block, int r) const noexcept {
-    return *tensors_.lse.at(block.batch, head(block, r), token(block, r));
-  }
+  float lse(const BackwardRowBlock& block, int r) const noexcept { return *row_of(tensors_.lse, block, r); }
 
   /// Remembers which rows of block i see a key by these words (null: all that take part), from any thread; and whether
   /// a row did.
@@ -74,13 +86,15 @@ class BackwardRows {
   TileClass classify(const BackwardRowBlock& block, Interval keys) const noexcept;
 
   const BackwardTensors& tensors_;
+  const CallRows& call_rows_;
   const AttentionShape& shape_;
   const MaskPlan& mask_;
   const CallPositions& positions_;
   const std::vector<BackwardKeys>& keys_;
   int group_;
   int heads_;  // how many heads of the group need a look at the mask: 1 unless it depends on the head
-  int64_t blocks_per_head_;
+  int64_t most_blocks_ = 0;
+  std::vector<int64_t> first_block_;  // by batch row, and the number of all
   std::vector<BackwardRowBlock> blocks_;
   AlignedBuffer<float> lse_high_, lse_low_, delta_;
   AlignedBuffer<int64_t> begin_, end_;  // between which positions each row looks

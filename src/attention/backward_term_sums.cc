@@ -108,7 +108,7 @@ void BackwardTerms::finish_sink(const BackwardRows& rows, const TensorView<const
       if (rows.saw(i, r))
         sum -= math::exp(sink - static_cast<double>(rows.lse(block, r))) * static_cast<double>(rows.delta(i)[r]);
       else if (dlse.data != nullptr)
-        sum += static_cast<double>(*dlse.at(block.batch, head, rows.token(block, r)));
+        sum += static_cast<double>(*rows.row_of(dlse, block, r));
     }
   }
   for (int64_t h = 0; h < sizes_.num_q_heads; ++h)

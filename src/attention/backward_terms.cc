@@ -15,10 +15,11 @@ using kernels::kTileKeys;
 using kernels::kWeightStride;
 
 BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& options, const ScoreTermGradients& wanted,
-                             const CallSizes& sizes, const CallPositions& positions,
+                             const CallRows& call_rows, const CallPositions& positions,
                              const std::vector<BackwardKeys>& keys)
-    : sizes_(sizes),
-      group_(static_cast<int>(sizes.num_q_heads / sizes.num_kv_heads)),
+    : call_rows_(call_rows),
+      sizes_(call_rows.widest()),
+      group_(static_cast<int>(sizes_.num_q_heads / sizes_.num_kv_heads)),
       positions_(positions),
       dense_(terms.dense()),
       by_distance_(terms.by_distance()),
@@ -28,20 +29,21 @@ BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& op
       wanted_(wanted),
       bias_(wanted.bias) {
   if (!by_distance_.empty())
-    for (int64_t b = 0; b < sizes.batch; ++b) place_table(b, keys[static_cast<size_t>(b)]);
+    for (int64_t b = 0; b < sizes_.batch; ++b) place_table(b, keys[static_cast<size_t>(b)]);
   if (wanted.bias.data != nullptr) {
     for (size_t i = 0; i < 4; ++i)
       if (bias_.shape[i] == 1) bias_.strides[i] = 0;
-    over_queries_ = bias_.shape[2] == 1 && sizes.q_len > 1;
-    const bool over_heads = (bias_.shape[0] == 1 && sizes.batch > 1) || (bias_.shape[1] == 1 && sizes.num_q_heads > 1);
+    over_queries_ = bias_.shape[2] == 1 && sizes_.q_len > 1;
+    const bool over_heads =
+        (bias_.shape[0] == 1 && sizes_.batch > 1) || (bias_.shape[1] == 1 && sizes_.num_q_heads > 1);
     if (over_queries_) {
-      const auto count =
-          checked_mul<size_t>(static_cast<size_t>(sizes.batch * sizes.num_q_heads), static_cast<size_t>(sizes.kv_len));
+      const auto count = checked_mul<size_t>(static_cast<size_t>(sizes_.batch * sizes_.num_q_heads),
+                                             static_cast<size_t>(sizes_.kv_len));
       if (!count) fail(Code::kResourceExhausted, "[attend_backward] no memory for the gradient of bias");
       columns_ = AlignedBuffer<float>(*count);
       std::fill_n(columns_.data(), *count, 0.0f);
     } else {
-      turns_ = over_heads ? Turns::kItems : bias_.shape[3] == 1 && sizes.kv_len > 1 ? Turns::kKeyBlocks : Turns::kNone;
+      turns_ = over_heads ? Turns::kItems : bias_.shape[3] == 1 && sizes_.kv_len > 1 ? Turns::kKeyBlocks : Turns::kNone;
     }
     for (int64_t b = 0; b < bias_.shape[0]; ++b)
       for (int64_t h = 0; h < bias_.shape[1]; ++h)
@@ -86,7 +88,7 @@ int64_t BackwardTerms::query_encoding(int64_t b, int64_t token) const noexcept {
 void BackwardTerms::place_table(int64_t b, const BackwardKeys& keys) {
   Table table;
   int64_t low = INT64_MAX, high = INT64_MIN;
-  for (int64_t i = 0; i < sizes_.q_len; ++i) {
+  for (int64_t i = 0; i < call_rows_.q_len(b); ++i) {
     const int64_t* positions = positions_.queries(b);
     if (positions != nullptr && positions[i] < 0) continue;
     low = std::min(low, query_encoding(b, i));
@@ -142,7 +144,7 @@ const float* BackwardTerms::dense_row(int64_t b, int head, int64_t token, const 
   const int64_t stride = dense_.strides[3];
   // Keys that follow each other, and enough of them for whole vectors: in place.
   const int64_t first = slot[0];
-  if (stride == 1 && first >= 0 && keys.in_order() && first + kTileKeys <= sizes_.kv_len) return row + first;
+  if (stride == 1 && first >= 0 && keys.in_order() && first + kTileKeys <= dense_.shape[3]) return row + first;
   for (int j = lo; j < hi; ++j) into[j] = slot[j] < 0 ? 0.0f : row[slot[j] * stride];
   return into;
 }

@@ -52,7 +52,7 @@ class BackwardTerms {
 
   /// `t5` as in the options; the gradients have been checked. Errors: kResourceExhausted.
   BackwardTerms(const ScoreTerms& terms, const AttentionOptions& options, const ScoreTermGradients& wanted,
-                const CallSizes& sizes, const CallPositions& positions, const std::vector<BackwardKeys>& keys);
+                const CallRows& call_rows, const CallPositions& positions, const std::vector<BackwardKeys>& keys);
 
   bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty(); }
   bool wants_pairs() const noexcept { return wanted_.bias.data != nullptr || wanted_.t5_table.data != nullptr; }
@@ -98,7 +98,8 @@ class BackwardTerms {
     size_t begin = 0;
   };
 
-  CallSizes sizes_;
+  const CallRows& call_rows_;
+  CallSizes sizes_;  // of the longest sequences
   int group_;
   const CallPositions& positions_;
   TensorView<const float> dense_;

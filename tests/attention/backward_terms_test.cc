@@ -198,6 +198,72 @@ TEST(BackwardTerms, SlotsAndEncodingPositions) {
       }
 }
 
+// Sequences behind each other in one row, one of them empty, with slack at the end: the gradients of calls of their
+// own.
+TEST(BackwardTerms, PackedSequencesAreCallsOfTheirOwn) {
+  constexpr int64_t kHeads = 2, kTotal = 210;
+  const std::vector<int64_t> offsets = {0, 70, 70, 190};
+  Problem packed;
+  packed.num_q_heads = packed.num_kv_heads = kHeads, packed.q_len = packed.kv_len = kTotal, packed.d = 9,
+  packed.dv = 12;
+  packed.fill(60);
+  const Mask mask = Mask::parse("causal & window(60, 0)");
+  const std::vector<float> sinks = {0.5f, -0.25f};
+  AttentionOptions o;
+  o.alibi = Alibi{{0.125f, 0.25f}};
+  o.sink = TensorView<const float>(sinks.data(), {kHeads});
+  Upstream up(Result(packed), 61);
+  AttentionOptions all = o;
+  all.q_offsets = offsets;
+  attend(q_view(packed), k_view(packed), v_view(packed), mask, all, out_view(packed, up.forward),
+         lse_view(packed, up.forward));
+  // What lies behind the last sequence does not matter.
+  for (int64_t h = 0; h < kHeads; ++h)
+    for (int64_t i = 190; i < kTotal; ++i) {
+      std::fill_n(packed.query(0, h, i), packed.d, NAN);
+      std::fill_n(packed.key(0, h, i), packed.d, NAN);
+      std::fill_n(packed.value(0, h, i), packed.dv, NAN);
+      std::fill_n(up.dout.data() + (h * kTotal + i) * packed.dv, packed.dv, NAN);
+      up.dlse[static_cast<size_t>(h * kTotal + i)] = NAN;
+    }
+  Gradients got(packed);
+  std::vector<float> sink(kHeads), wanted_sink(kHeads, 0.0f);
+  const auto backward = [&](const Problem& p, const Upstream& upstream, const AttentionOptions& options, Gradients& g,
+                            std::vector<float>& dsink) {
+    attend_backward(q_view(p), k_view(p), v_view(p), like_out(p, upstream.forward.out),
+                    like_lse(p, upstream.forward.lse), like_out(p, upstream.dout), like_lse(p, upstream.dlse), mask,
+                    options, dq_view(p, g), dk_view(p, g), dv_view(p, g),
+                    {.bias = {}, .t5_table = {}, .sink = {dsink.data(), {kHeads}}});
+  };
+  backward(packed, up, all, got, sink);
+  const auto part = [&](const std::vector<float>& x, int64_t begin, int64_t end) {
+    const int64_t dim = static_cast<int64_t>(x.size()) / (kHeads * kTotal);
+    std::vector<float> y;
+    for (int64_t h = 0; h < kHeads; ++h)
+      y.insert(y.end(), x.begin() + (h * kTotal + begin) * dim, x.begin() + (h * kTotal + end) * dim);
+    return y;
+  };
+  for (size_t s = 0; s < 3; ++s) {
+    const int64_t begin = offsets[s], end = offsets[s + 1];
+    Problem p = packed;
+    p.q_len = p.kv_len = end - begin;
+    p.q = part(packed.q, begin, end), p.k = part(packed.k, begin, end), p.v = part(packed.v, begin, end);
+    Upstream alone(Result(p), 0);
+    alone.forward.out = part(up.forward.out, begin, end), alone.forward.lse = part(up.forward.lse, begin, end);
+    alone.dout = part(up.dout, begin, end), alone.dlse = part(up.dlse, begin, end);
+    Gradients want(p);
+    std::vector<float> some(kHeads);
+    backward(p, alone, o, want, some);
+    EXPECT_TRUE(same_bits(part(got.q, begin, end), want.q)) << "sequence " << s;
+    EXPECT_TRUE(same_bits(part(got.k, begin, end), want.k)) << "sequence " << s;
+    EXPECT_TRUE(same_bits(part(got.v, begin, end), want.v)) << "sequence " << s;
+    for (size_t h = 0; h < kHeads; ++h) wanted_sink[h] += some[h];
+  }
+  for (size_t h = 0; h < kHeads; ++h) EXPECT_NEAR(sink[h], wanted_sink[h], 1e-5 * (1 + std::fabs(wanted_sink[h])));
+  for (const std::vector<float>* x : {&got.q, &got.k, &got.v})
+    for (float y : part(*x, 190, kTotal)) ASSERT_EQ(bits(y), 0u) << "slack";
+}
+
 TEST(BackwardTerms, RefusalsNameTheTerm) {
   Problem p;
   p.num_q_heads = 2, p.q_len = p.kv_len = 5, p.d = 4, p.dv = 4;
