@@ -18,6 +18,9 @@ std::vector<Option> model_options() {
       {.name = "context", .type = Type::kInteger, .value = "N",
        .help = "Most tokens of one text, prompt included; without it, what the model was trained for.", .unit = "tokens", .min = 1,
        .max = 16777216},
+      {.name = "cache-type", .type = Type::kChoice, .value = "TYPE",
+       .help = "What keys and values are kept in; arithmetic is in f32 with each. int8 has a scale for each token and head.",
+       .fallback = "f32", .choices = "f32|f16|bf16|int8"},
       {.name = "mmap", .help = "Maps the file instead of reading it. If it shrinks meanwhile, the program dies."},
   };
 }
@@ -68,6 +71,8 @@ Model load_model(Context& context) {
   const Arguments& arguments = context.arguments;
   ModelOptions options;
   if (arguments.has("context")) options.context = arguments.integer("context");
+  const std::string& type = arguments.text("cache-type");
+  options.cache_type = type == "f16" ? DType::kF16 : type == "bf16" ? DType::kBF16 : type == "int8" ? DType::kI8 : DType::kF32;
   options.access = arguments.flag("mmap") ? FileAccess::kMap : FileAccess::kRead;
   options.stop = &stop_token();
   options.progress = [&context](uint64_t done, uint64_t total) { context.messages.progress("loading", done, total); };

@@ -28,6 +28,9 @@ struct CacheShape {
   int64_t num_kv_heads = 1;
   int64_t head_dim = 0;   ///< 1 to 512
   int64_t value_dim = 0;  ///< 1 to 512; 0: as head_dim
+  /// How numbers are stored; arithmetic is in f32 with each type. f32; f16 and bf16, rounded to nearest even; i8, codes
+  /// with a scale of max|x| / 127 for each token's key and value of each head, so that a number is off by half a scale
+  /// at most (a key or value with a NaN or an infinity in it is NaN as a whole).
   DType type = DType::kF32;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "regard/dtype.h"
 #include "regard/export.h"
 #include "regard/stop_token.h"
 
@@ -28,6 +29,9 @@ struct ModelOptions {
   /// Scalings that depend on the length (dynamic, long-rope) take it as the declared length.
   int64_t context = 0;
   FileAccess access = FileAccess::kRead;
+  /// What cached keys and values are stored in: f32, f16, bf16, or i8 with a scale for each token and head. Prompts and
+  /// decoded tokens read them through this type alike; arithmetic is in f32.
+  DType cache_type = DType::kF32;
   /// Called while tensors are read, with bytes done and bytes in all. May be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
   const StopToken* stop = nullptr;

@@ -3,9 +3,9 @@
 //
 //   [keys: head_dim rows of 64]  [values: 64 rows of stored_dim]  [scales of the keys: 64 f32]  [scales of the values]
 //
-// Numbers are f32, f16 or bf16, or codes of a byte with a scale (f32) for each token: key = code * scale. The scales are
-// there for codes only. In rows of bf16 number c and number c + 16 of 32 share a dword, the first in its low half, so that
-// one load, one shift and one `and` give two vectors.
+// Numbers are f32, f16 or bf16, or codes of a byte with a scale (f32) for each token: key = code * scale. The scales
+// are there for codes only. In rows of bf16 number c and number c + 16 of 32 share a dword, the first in its low half,
+// so that one load, one shift and one `and` give two vectors.
 #pragma once
 
 #include <cstdint>

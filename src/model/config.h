@@ -7,6 +7,7 @@
 #include "nn/activation.h"
 #include "nn/block.h"
 #include "nn/norm.h"
+#include "regard/dtype.h"
 #include "regard/position.h"
 
 namespace regard::model {
@@ -35,6 +36,8 @@ struct DecoderConfig {
   RopeConfig windowed_rope;  ///< layers with a window
   int64_t window = 0;        ///< keys that a query of a windowed layer sees, itself included
   std::vector<bool> windowed;  ///< by layer
+
+  DType cache_type = DType::kF32;  ///< of the caches; ModelOptions
 
   bool tied_embeddings = false;
   std::vector<int32_t> eos_ids;

@@ -51,6 +51,7 @@ KvGeometry cache_geometry(const DecoderConfig& config) {
   geometry.num_kv_heads = static_cast<int>(config.num_kv_heads);
   geometry.head_dim = static_cast<int>(config.head_dim);
   geometry.value_dim = static_cast<int>(config.head_dim);
+  geometry.type = config.cache_type;
   return geometry;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "kernels/kv_layout.h"
 
 namespace regard::model {
 namespace {
@@ -184,6 +185,9 @@ void complete_config(const OpenedModel& opened, const Family& family, Reader& re
 LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const ModelOptions& options) {
   LoadedDecoder loaded;
   DecoderConfig& c = loaded.config = configure(family, opened.facts);
+  if (!kernels::is_cache_type(options.cache_type))
+    fail(Code::kUnsupported, "[Model::load] caches of type {} are not supported, use f32, f16, bf16 or i8", info(options.cache_type).name);
+  c.cache_type = options.cache_type;
   Reader reader(opened, family, c, options);
   complete_config(opened, family, reader, c);
   if (c.vocab_size < 1) fail(Code::kCorruptData, "[Model::load] neither the metadata nor an embedding gives the size of the vocabulary");

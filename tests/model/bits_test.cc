@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "kernels/registry.h"
+#include "regard/error.h"
 #include "regard/model.h"
 #include "runtime/thread_pool.h"
 #include "support/golden.h"
@@ -109,6 +110,24 @@ TEST(Bits, TinyModels) {
     options.context = 1024;
     compare_all(Model::load(test::golden_path(name), options), kLength, {1, 2, 3, 8});
   }
+}
+
+TEST(Bits, EveryTypeOfCache) {
+  std::vector<uint64_t> bytes;
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+    SCOPED_TRACE(info(type).name);
+    ModelOptions options;
+    options.context = 1024;
+    options.cache_type = type;
+    const Model model = Model::load(test::golden_path("hf/qwen3"), options);
+    compare_all(model, kLength, {1, 3});
+    bytes.push_back(model.info().cache_bytes_per_token);
+  }
+  EXPECT_EQ(bytes[1], bytes[0] / 2);
+  EXPECT_LT(bytes[3], bytes[1]);
+  ModelOptions options;
+  options.cache_type = DType::kQ8_0;
+  EXPECT_THROW((void)Model::load(test::golden_path("hf/qwen3"), options), Error);
 }
 
 TEST(Bits, RealModels) {
