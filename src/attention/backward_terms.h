@@ -9,6 +9,7 @@
 //                                             are added up at the end
 //   T5's table                                one partial table per item, added up at the end
 //   sink                                      from lse and delta of the rows, at the end
+//   Transformer-XL's u, v and r               backward_relative.h
 #pragma once
 
 #include <cstdint>
