@@ -25,7 +25,7 @@ Tensor load_gradient(const Arguments& arguments, std::string_view option, const 
 }  // namespace
 
 const std::vector<std::string_view>& gradient_outputs() {
-  static const std::vector<std::string_view> names = {"dq", "dk", "dv", "dbias", "dt5-table", "dsink"};
+  static const std::vector<std::string_view> names = {"dq", "dk", "dv", "dbias", "dt5-table", "dsink", "dxl-u", "dxl-v", "dxl-r"};
   return names;
 }
 
@@ -35,9 +35,10 @@ GradientCall::Result& GradientCall::result(std::string_view option) {
 
 GradientCall::GradientCall(const Arguments& arguments, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const bool given = arguments.has("grad") || arguments.has("grad-lse");
-  if (given && options.xl) throw UsageError("--grad and --grad-lse do not go with --xl-r: these terms have no gradients");
   const TensorView<const float> t5 = options.t5 ? options.t5->table : TensorView<const float>{};
-  const std::vector<std::vector<int64_t>> shapes = {q.shape, k.shape, v.shape, shape_of(options.bias), shape_of(t5), shape_of(options.sink)};
+  const TransformerXl xl = options.xl.value_or(TransformerXl{});
+  const std::vector<std::vector<int64_t>> shapes = {q.shape,      k.shape,           v.shape,        shape_of(options.bias), shape_of(t5),
+                                                    shape_of(options.sink), shape_of(xl.u), shape_of(xl.v),         shape_of(xl.r)};
   bool wanted = false;
   for (size_t i = 0; i < shapes.size(); ++i) {
     Result result;
@@ -66,7 +67,12 @@ void GradientCall::compute(Tensor& q, Tensor& k, Tensor& v, Tensor& out, Tensor&
   attend_backward(q.view(), k.view(), v.view(), out.view(), lse.view(), dout_.view(),
                   dlse_.shape.empty() ? TensorView<float>{} : dlse_.view(), mask, options, result("dq").view(), result("dk").view(),
                   result("dv").view(),
-                  {.bias = result("dbias").view(), .t5_table = result("dt5-table").view(), .sink = result("dsink").view()});
+                  {.bias = result("dbias").view(),
+                   .t5_table = result("dt5-table").view(),
+                   .sink = result("dsink").view(),
+                   .xl_u = result("dxl-u").view(),
+                   .xl_v = result("dxl-v").view(),
+                   .xl_r = result("dxl-r").view()});
 }
 
 void GradientCall::save(const std::function<void(const std::string&, const Tensor&)>& write) const {
@@ -87,6 +93,9 @@ std::vector<Option> gradient_options() {
        .help = "Gradient of --bias, summed over the axes on which that has 1; exactly 0 where the mask hides."},
       {.name = "dt5-table", .type = Type::kOutputFile, .value = "FILE", .help = "Gradient of --t5-table."},
       {.name = "dsink", .type = Type::kOutputFile, .value = "FILE", .help = "Gradient of --sink."},
+      {.name = "dxl-u", .type = Type::kOutputFile, .value = "FILE", .help = "Gradient of --xl-u."},
+      {.name = "dxl-v", .type = Type::kOutputFile, .value = "FILE", .help = "Gradient of --xl-v."},
+      {.name = "dxl-r", .type = Type::kOutputFile, .value = "FILE", .help = "Gradient of --xl-r."},
   };
 }
 

@@ -13,9 +13,11 @@ namespace regard {
 
 /// Where the gradients of score terms go; one without data is not wanted. ALiBi's slopes are fixed and have none.
 struct ScoreTermGradients {
-  TensorView<float> bias;  ///< in the shape of AttentionOptions::bias: summed over the axes on which that is repeated
-  TensorView<float> t5_table;  ///< [buckets, num_q_heads]
-  TensorView<float> sink;      ///< [num_q_heads]
+  TensorView<float> bias =
+      {};  ///< in the shape of AttentionOptions::bias: summed over the axes on which that is repeated
+  TensorView<float> t5_table = {};                    ///< [buckets, num_q_heads]
+  TensorView<float> sink = {};                        ///< [num_q_heads]
+  TensorView<float> xl_u = {}, xl_v = {}, xl_r = {};  ///< in the shapes of TransformerXl's
 };
 
 /// The gradients dq, dk, dv of a scalar loss, from its gradients dout and dlse with respect to what attend() gave.
@@ -23,8 +25,7 @@ struct ScoreTermGradients {
 /// Shapes: q, k, v, out and lse as in attend(), under the same mask and options, out and lse as it gave them; dout as
 /// out, dlse as lse or no data (0); dq as q, dk as k, dv as v. A gradient without data is not computed; at least one
 /// has some. Gradients are written, not added to. `terms` likewise takes the gradients of the score terms of `options`.
-/// Packed sequences have theirs where their rows are; rows behind the last sequence get 0. Transformer-XL's terms have
-/// no gradients: a call with them is refused.
+/// Packed sequences have theirs where their rows are; rows behind the last sequence get 0.
 /// Every gradient element is the sum over the pairs that the mask lets see; a masked pair adds nothing, not even 0
 /// times a NaN, so that nothing that is masked can change a gradient. Empty rows (no visible key, padding, an lse of
 /// -inf) give dq 0 and add nothing to dk and dv, whatever their q, out, dout and dlse hold. (The lse of a row that sees

@@ -84,10 +84,10 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   ranges.push_back(check_like("lse", lse, lse_shape));
   ranges.push_back(check_like("dout", dout, out_shape));
   if (dlse.rank != 0 || dlse.data != nullptr) ranges.push_back(check_like("dlse", dlse, lse_shape));
-  if (options.xl) fail(Code::kUnsupported, "[{}] xl: Transformer-XL's terms have no gradients", kName);
   const ScoreTerms terms(kName, rows.widest(), options, shape.scale);
   for (const ByteRange& range : terms.ranges()) ranges.push_back({"a score term", range});
-  const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink);
+  const bool term_wanted = !absent(wanted.bias) || !absent(wanted.t5_table) || !absent(wanted.sink) ||
+                           !absent(wanted.xl_u) || !absent(wanted.xl_v) || !absent(wanted.xl_r);
   require(!absent(dq) || !absent(dk) || !absent(dv) || term_wanted,
           "[{}] no gradient is wanted: give dq, dk, dv or that of a score term", kName);
   check_gradient("dq", dq, q, ranges);
@@ -96,15 +96,27 @@ void attend_backward(TensorView<const float> q, TensorView<const float> k, Tenso
   check_gradient("terms.bias", wanted.bias, options.bias, ranges);
   check_gradient("terms.t5_table", wanted.t5_table, options.t5 ? options.t5->table : TensorView<const float>{}, ranges);
   check_gradient("terms.sink", wanted.sink, options.sink, ranges);
+  const TransformerXl xl = options.xl.value_or(TransformerXl{});
+  check_gradient("terms.xl_u", wanted.xl_u, xl.u, ranges);
+  check_gradient("terms.xl_v", wanted.xl_v, xl.v, ranges);
+  check_gradient("terms.xl_r", wanted.xl_r, xl.r, ranges);
   const CallPositions positions(kName, sizes, rows, mask, options);
   if (sizes.batch == 0) {  // sums over nothing
-    for (const TensorView<float>* gradient : {&wanted.bias, &wanted.t5_table, &wanted.sink}) fill_zero(*gradient);
+    for (const TensorView<float>* gradient :
+         {&wanted.bias, &wanted.t5_table, &wanted.sink, &wanted.xl_u, &wanted.xl_v, &wanted.xl_r})
+      fill_zero(*gradient);
     return;
   }
   const MaskPlan plan(mask, options.limits, rows.batch(), sizes.num_q_heads);
   positions.check_queries(plan);
 
-  AlignedBuffer<float> copies[5];
+  AlignedBuffer<float> copies[5], own_dq;
+  if (options.xl && absent(dq)) {  // the gradients of u and v are sums of its rows
+    TensorView<float> shape_of_q;
+    shape_of_q.rank = 4;
+    shape_of_q.shape = q.shape;
+    dq = dense_like(shape_of_q, own_dq);
+  }
   const DenseRows dq_rows(dq), dk_rows(dk), dv_rows(dv);
   const BackwardTensors tensors{.q = with_dense_rows(q, copies[0]),
                                 .k = with_dense_rows(k, copies[1]),

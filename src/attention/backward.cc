@@ -95,8 +95,10 @@ class BackwardCall {
         keys_(keys_of(tensors, call_rows, positions, panels_)),
         rows_(tensors, call_rows, shape, mask, positions, keys_) {
     if (terms.terms == nullptr) return;
-    terms_.emplace(*terms.terms, *terms.options, *terms.wanted, call_rows, positions, keys_);
+    terms_.emplace(*terms.terms, *terms.options, *terms.wanted, call_rows, positions, keys_,
+                   static_cast<float>(shape.scale), rows_.size());
     wants_sink_ = terms.wanted->sink.data != nullptr;
+    relative_ = terms_->relative();
   }
 
   void execute() {
@@ -196,6 +198,10 @@ class BackwardCall {
       turn.store(item.number + 1, std::memory_order_release);
     }
     if (terms_) terms_->end(at, scratch.terms);
+    if (relative_ != nullptr) {
+      if (!wait_for(relative_->merged(), item.number)) return;
+      relative_->merge(at, scratch.terms.relative);
+    }
     finish_keys(item, keys, block, scratch.keys);
   }
 
@@ -207,6 +213,7 @@ class BackwardCall {
     kernels::BackwardBlock block{};
     if (sight != BlockSight::kNothing) {
       at.seen = sight == BlockSight::kSome ? scratch.seen : nullptr;
+      load_rows(i, scratch);
       block = {.q = scratch.q,
                .dout = scratch.dout,
                .rows = rows.rows,
@@ -227,7 +234,6 @@ class BackwardCall {
                .p = scratch.p,
                .ds = scratch.ds,
                .db = shape_.softcap == 0 ? nullptr : scratch.terms.db};
-      load_rows(i, scratch);
       kernel_.weights(block);
       if (tensors_.dk.data != nullptr || tensors_.dv.data != nullptr)
         kernel_.add_keys(block, tensors_.dk.data == nullptr ? nullptr : scratch.keys.dk,
@@ -257,6 +263,9 @@ class BackwardCall {
       float* dq[kMaxBlockRows];
       for (int r = 0; r < rows.rows; ++r) dq[r] = rows_.row_of(tensors_.dq, rows, r);
       if (block != nullptr) kernel_.add_queries(*block, dq);
+      if (block != nullptr && relative_ != nullptr)
+        terms_->add_queries_in_turn(at, rows_, bias_gradients(scratch), scratch.terms);
+      if (relative_ != nullptr && item.block + 1 == rows.key_blocks.end) relative_->close(rows_, at.row_block, dq);
       if (item.block + 1 == rows.key_blocks.end)
         kernel_.finish_rows(dq, rows.rows, shape_.head_dim, static_cast<float>(shape_.scale), dq);
     }
@@ -287,6 +296,7 @@ class BackwardCall {
     }
     kernel_.load_rows(q, rows.rows, shape_.head_dim, factor_, scratch.q);
     kernel_.load_rows(dout, rows.rows, shape_.value_dim, 1.0f, scratch.dout);
+    if (relative_ != nullptr) relative_->load(rows_, i, tensors_.q, factor_, scratch.q, scratch.terms.relative);
   }
 
   void finish_keys(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& block,
@@ -318,6 +328,7 @@ class BackwardCall {
   std::vector<BackwardKeys> keys_;
   BackwardRows rows_;
   std::optional<BackwardTerms> terms_;
+  BackwardRelative* relative_ = nullptr;  // of terms_
   bool wants_sink_ = false;
   std::unique_ptr<Turn[]> turns_, item_turns_;
   Workspace workspace_;

@@ -16,7 +16,7 @@ using kernels::kWeightStride;
 
 BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& options, const ScoreTermGradients& wanted,
                              const CallRows& call_rows, const CallPositions& positions,
-                             const std::vector<BackwardKeys>& keys)
+                             const std::vector<BackwardKeys>& keys, float scale, int64_t row_blocks)
     : call_rows_(call_rows),
       sizes_(call_rows.widest()),
       group_(static_cast<int>(sizes_.num_q_heads / sizes_.num_kv_heads)),
@@ -28,6 +28,7 @@ BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& op
       keep_scale_(terms.drops() ? terms.keep_scale() : 1.0f),
       wanted_(wanted),
       bias_(wanted.bias) {
+  if (options.xl) relative_.emplace(*options.xl, wanted, call_rows, scale, row_blocks);
   if (!by_distance_.empty())
     for (int64_t b = 0; b < sizes_.batch; ++b) place_table(b, keys[static_cast<size_t>(b)]);
   if (wanted.bias.data != nullptr) {
@@ -72,6 +73,7 @@ BackwardTermScratch BackwardTerms::carve(Carver& carver) const {
   }
   if (dropout_.rate > 0)
     s.keep = reinterpret_cast<uint64_t(*)[kPanelsPerTile]>(carver.take<uint64_t>(kRows * kPanelsPerTile));
+  if (relative_) s.relative = relative_->carve(carver);
   if (wants_pairs()) s.db = carver.take<float>(kRows * kWeightStride);
   if (over_queries_) s.columns = carver.take<float>(static_cast<size_t>(group_) * kTileKeys);
   if (buckets_ > 0) s.table = carver.take<double>(static_cast<size_t>(group_ * buckets_));
@@ -125,6 +127,7 @@ void BackwardTerms::begin(const BackwardStep& step, const BackwardKeys& keys,
       scratch.encoding[column] = encodings == nullptr ? keys.position(i) : encodings[keys.slot(i)];
     }
   }
+  if (relative_) relative_->begin(scratch.relative);
   if (over_queries_) std::fill_n(scratch.columns, group_ * kTileKeys, 0.0f);
   if (buckets_ > 0) std::fill_n(scratch.table, group_ * buckets_, 0.0);
 }
@@ -176,6 +179,12 @@ const float* const* BackwardTerms::lower(const BackwardStep& step, const Backwar
         term = into;
       }
       sum = term;
+    }
+    if (relative_) {
+      const float* term =
+          relative_->term(step, head, r, scratch.encoding, query_encoding(step.batch, token), scratch.relative);
+      for (int j = lo; j < hi; ++j) into[j] = sum == nullptr ? term[j] : sum[j] + term[j];
+      sum = into;
     }
     scratch.rows[r] = sum;
   }

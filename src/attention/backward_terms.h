@@ -9,12 +9,15 @@
 //                                             are added up at the end
 //   T5's table                                one partial table per item, added up at the end
 //   sink                                      from lse and delta of the rows, at the end
+//   Transformer-XL's u, v and r               backward_relative.h
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "attention/backward_keys.h"
+#include "attention/backward_relative.h"
 #include "attention/backward_rows.h"
 #include "attention/score_terms.h"
 #include "regard/attention_backward.h"
@@ -32,6 +35,7 @@ struct BackwardTermScratch {
   float* columns = nullptr;      // [group][256]: db summed over rows
   double* table = nullptr;       // [group][buckets]
   uint64_t (*keep)[kernels::kPanelsPerTile] = nullptr;  // [96]
+  BackwardRelativeScratch relative;
 };
 
 /// One block of keys of one head, and the block of rows that is passing.
@@ -52,10 +56,18 @@ class BackwardTerms {
 
   /// `t5` as in the options; the gradients have been checked. Errors: kResourceExhausted.
   BackwardTerms(const ScoreTerms& terms, const AttentionOptions& options, const ScoreTermGradients& wanted,
-                const CallRows& call_rows, const CallPositions& positions, const std::vector<BackwardKeys>& keys);
+                const CallRows& call_rows, const CallPositions& positions, const std::vector<BackwardKeys>& keys,
+                float scale, int64_t row_blocks);
 
-  bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty(); }
-  bool wants_pairs() const noexcept { return wanted_.bias.data != nullptr || wanted_.t5_table.data != nullptr; }
+  bool adds() const noexcept { return dense_.data != nullptr || !by_distance_.empty() || relative_; }
+  bool wants_pairs() const noexcept {
+    return wanted_.bias.data != nullptr || wanted_.t5_table.data != nullptr || relative_;
+  }
+  /// Transformer-XL's part, or null.
+  BackwardRelative* relative() noexcept { return relative_ ? &*relative_ : nullptr; }
+  /// What the blocks of keys add to dq of the rows besides the products of their keys, in their turn.
+  void add_queries_in_turn(const BackwardStep& step, const BackwardRows& rows, const float* db,
+                           const BackwardTermScratch& scratch) const noexcept;
   Turns turns() const noexcept { return turns_; }
   float keep_scale() const noexcept { return keep_scale_; }
 
@@ -78,7 +90,7 @@ class BackwardTerms {
   void end(const BackwardStep& step, const BackwardTermScratch& scratch) noexcept;
 
   /// After the last item.
-  void finish(const BackwardRows& rows, const TensorView<const float>& dlse) const noexcept;
+  void finish(const BackwardRows& rows, const TensorView<const float>& dlse) const;
 
  private:
   const float* distance_row(int64_t b, int head, int64_t query, const KeyBlock& block, int lo, int hi,
@@ -111,6 +123,7 @@ class BackwardTerms {
   TensorView<float> bias_;  // the gradient, axes of extent 1 with stride 0
   bool over_queries_ = false;
   Turns turns_ = Turns::kNone;
+  std::optional<BackwardRelative> relative_;
   int64_t buckets_ = 0, reach_ = 0;
   std::vector<int32_t> bucket_of_;  // for distances -reach_ .. reach_
   std::vector<Table> tables_;

@@ -12,20 +12,56 @@ using namespace testing_attention;
 
 // The gradients of the terms of a problem.
 struct TermResult {
-  std::vector<float> bias, table, sink;
+  std::vector<float> bias, table, sink, u, v, r;
   explicit TermResult(const TermProblem& t)
       : bias(t.wanted.dense ? t.dense.size() : 0, -7.0f),
         table(t.wanted.t5 ? t.table.size() : 0, -7.0f),
-        sink(t.wanted.sink ? t.sinks.size() : 0, -7.0f) {}
+        sink(t.wanted.sink ? t.sinks.size() : 0, -7.0f),
+        u(t.u.size(), -7.0f),
+        v(t.v.size(), -7.0f),
+        r(t.r.size(), -7.0f) {}
   ScoreTermGradients views(const TermProblem& t) {
     ScoreTermGradients g;
+    const int64_t heads = t.p.num_q_heads;
     if (!bias.empty()) g.bias = {bias.data(), {t.dense_shape[0], t.dense_shape[1], t.dense_shape[2], t.dense_shape[3]}};
-    if (!table.empty()) g.t5_table = {table.data(), {TermProblem::kBuckets, t.p.num_q_heads}};
-    if (!sink.empty()) g.sink = {sink.data(), {t.p.num_q_heads}};
+    if (!table.empty()) g.t5_table = {table.data(), {TermProblem::kBuckets, heads}};
+    if (!sink.empty()) g.sink = {sink.data(), {heads}};
+    if (!u.empty()) g.xl_u = {u.data(), {heads, t.p.d}};
+    if (!v.empty()) g.xl_v = {v.data(), {heads, t.p.d}};
+    if (!r.empty()) g.xl_r = {r.data(), {t.distances, heads, t.p.d}};
     return g;
   }
   friend bool operator==(const TermResult& a, const TermResult& b) {
-    return same_bits(a.bias, b.bias) && same_bits(a.table, b.table) && same_bits(a.sink, b.sink);
+    return same_bits(a.bias, b.bias) && same_bits(a.table, b.table) && same_bits(a.sink, b.sink) &&
+           same_bits(a.u, b.u) && same_bits(a.v, b.v) && same_bits(a.r, b.r);
+  }
+};
+
+// What Transformer-XL's r adds to dq, and the gradients of u, v and r, from those of all pairs, in f64.
+struct RelativeGradients {
+  std::vector<double> q, u, v, r;
+  RelativeGradients(const TermProblem& t, const WideGradients& wide)
+      : q(wide.q), u(t.u.size(), 0.0), v(t.v.size(), 0.0), r(t.r.size(), 0.0) {
+    const Problem& p = t.p;
+    size_t pair = 0, row = 0;
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t h = 0; h < p.num_q_heads; ++h)
+        for (int64_t i = 0; i < p.q_len; ++i, ++row) {
+          for (int64_t x = 0; x < p.d; ++x)
+            u[static_cast<size_t>(h * p.d + x)] += wide.q[row * static_cast<size_t>(p.d) + static_cast<size_t>(x)];
+          for (int64_t j = 0; j < p.kv_len; ++j, ++pair) {
+            int64_t distance = p.q_begin + i - p.k_begin - j;
+            if (t.wanted.clamp > 0) distance = std::clamp(distance, -t.wanted.clamp, t.wanted.clamp);
+            for (int64_t x = 0; x < p.d; ++x) {
+              const auto at = static_cast<size_t>(((distance - t.first_distance) * p.num_q_heads + h) * p.d + x);
+              const auto in_head = static_cast<size_t>(h * p.d + x);
+              const double change = wide.pairs[pair] * p.scale;
+              q[row * static_cast<size_t>(p.d) + static_cast<size_t>(x)] += change * static_cast<double>(t.r[at]);
+              v[in_head] += change * static_cast<double>(t.r[at]);
+              r[at] += change * static_cast<double>(p.query(b, h, i)[x] + t.v[in_head]);
+            }
+          }
+        }
   }
 };
 
@@ -40,9 +76,7 @@ Gradients run_terms(const TermProblem& t, const Upstream& up, const Mask& mask, 
 }
 
 std::vector<Wanted> more_terms() {
-  std::vector<Wanted> all;
-  for (const Wanted& wanted : wanted_terms())
-    if (!wanted.xl) all.push_back(wanted);
+  std::vector<Wanted> all = wanted_terms();
   all.push_back({.name = "all but xl", .dense = true, .alibi = true, .t5 = true, .sink = true, .dropout = 0.5});
   all.push_back(
       {.name = "dense [1, 1, 1, k]", .dense = true, .all_batch = true, .all_heads = true, .all_queries = true});
@@ -70,13 +104,18 @@ TEST(BackwardTerms, BitsValuesAndThreads) {
         SCOPED_TRACE(std::string(text) + ", " + wanted.name);
         TermProblem t(p, wanted);
         t.p.softcap = wanted.alibi ? 1.0 : 0.0;
-        const Upstream up(by_spec(t.p, mask, t.pairs()), 51);
+        const Upstream up(by_spec(t.shifted(), mask, t.pairs()), 51);
         TermResult terms(t);
         Threads threads(1);
         const Gradients got = run_terms(t, up, mask, t.options(), terms);
-        ASSERT_EQ(got, backward_by_spec(t.p, up, mask, t.pairs()));
+        const Gradients defined = backward_by_spec(t.shifted(), up, mask, t.pairs());
+        ASSERT_TRUE(same_bits(got.k, defined.k));
+        ASSERT_TRUE(same_bits(got.v, defined.v));
+        if (!wanted.xl) {  // what comes from r is added to dq by an order of its own
+          ASSERT_TRUE(same_bits(got.q, defined.q));
+        }
 
-        const WideGradients wide = backward_in_f64(t.p, up.dout, up.dlse, mask, t.pairs());
+        const WideGradients wide = backward_in_f64(t.shifted(), up.dout, up.dlse, mask, t.pairs());
         std::vector<double> bias(t.dense.size(), 0.0), table(t.table.size(), 0.0);
         size_t pair = 0;
         for (int64_t b = 0; b < p.batch; ++b)
@@ -98,6 +137,10 @@ TEST(BackwardTerms, BitsValuesAndThreads) {
           for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], want[i], 1e-5 * top) << i;
         };
         near(terms.bias, bias), near(terms.table, table), near(terms.sink, wide.sink);
+        if (wanted.xl) {
+          const RelativeGradients relative(t, wide);
+          near(got.q, relative.q), near(terms.u, relative.u), near(terms.v, relative.v), near(terms.r, relative.r);
+        }
 
         for (int n : {2, 3, 8}) {
           Threads more(n);
@@ -232,8 +275,7 @@ TEST(BackwardTerms, PackedSequencesAreCallsOfTheirOwn) {
                             std::vector<float>& dsink) {
     attend_backward(q_view(p), k_view(p), v_view(p), like_out(p, upstream.forward.out),
                     like_lse(p, upstream.forward.lse), like_out(p, upstream.dout), like_lse(p, upstream.dlse), mask,
-                    options, dq_view(p, g), dk_view(p, g), dv_view(p, g),
-                    {.bias = {}, .t5_table = {}, .sink = {dsink.data(), {kHeads}}});
+                    options, dq_view(p, g), dk_view(p, g), dv_view(p, g), {.sink = {dsink.data(), {kHeads}}});
   };
   backward(packed, up, all, got, sink);
   const auto part = [&](const std::vector<float>& x, int64_t begin, int64_t end) {
@@ -289,11 +331,6 @@ TEST(BackwardTerms, RefusalsNameTheTerm) {
   refused([&](auto&, auto& terms) { terms.sink.data = g.q.data(); }, {"terms.sink", "overlaps", "dq"});
   refused([&](auto&, auto& terms) { terms.bias.data = const_cast<float*>(t.dense.data()); },
           {"terms.bias", "overlaps", "score term"});
-  const std::vector<float> r_vectors(2 * 4, 1.0f);
-  AttentionOptions relative = options_of(p);
-  relative.xl.emplace().r = TensorView<const float>(r_vectors.data(), {1, 2, 4});
-  expect_refused(Code::kUnsupported, {"[attend_backward]", "xl"},
-                 [&] { run_backward(p, up, Mask::causal(), relative); });
   refused([](auto& o, auto&) { o.bias.shape[2] = 4; }, {"[attend_backward]", "bias", "[1, 2, 4, 5]"});
 }
 

@@ -367,9 +367,11 @@ class Attend(Case):
         data, words = self.tensors(nq, nk)
         rng = random.Random(5)
         draw = lambda *shape: (list(shape), [round(rng.gauss(0, 1) * 4096) / 4096 for _ in range(math.prod(shape))])
-        data.update(bias=draw(1, H, 1, nk), table=draw(buckets, H), sink=draw(H), dout=draw(B, H, nq, V), dlse=draw(B, H, nq))
+        data.update(bias=draw(1, H, 1, nk), table=draw(buckets, H), sink=draw(H), dout=draw(B, H, nq, V), dlse=draw(B, H, nq),
+                    u=draw(H, D), v_bias=draw(H, D), r=draw(nk, H, D))
         words += ["--mask", "causal", "--q-begin", 1, "--softcap", 1.5, "--rope", "half", "--rope-theta", 100, "--t5", "causal", "--t5-max-distance", 16]
-        for option, name in (("bias", "bias"), ("t5-table", "table"), ("sink", "sink"), ("grad", "dout"), ("grad-lse", "dlse")):
+        for option, name in (("bias", "bias"), ("t5-table", "table"), ("sink", "sink"), ("grad", "dout"), ("grad-lse", "dlse"), ("xl-u", "u"), ("xl-v", "v_bias"),
+                             ("xl-r", "r")):
             words += [f"--{option}", save_npy(self.path(name + ".npy"), "f4", *data[name])]
 
         def loss(data):
@@ -379,14 +381,19 @@ class Attend(Case):
                     q, k, v = self.rows(data, "q", b, h), self.rows(data, "k", b, h // (H // G)), self.rows(data, "v", b, h // (H // G))
                     q, k = ([rope(x, first + i, "half", D, 100.0) for i, x in enumerate(rows)] for rows, first in ((q, 1), (k, 0)))
                     # Up to half of the buckets each distance has its own.
-                    bias = lambda i, j: data["bias"][1][h * nk + j] + data["table"][1][max(0, i + 1 - j) * H + h]
-                    outs, lses, _ = attention(q, k, v, lambda i, j: j <= i + 1, 1 / math.sqrt(D), 1.5, bias, data["sink"][1][h])
+                    u, position = (data[name][1][h * D:(h + 1) * D] for name in ("u", "v_bias"))
+                    vector = lambda distance: data["r"][1][(distance * H + h) * D:(distance * H + h + 1) * D]
+                    relative = lambda i, j: sum((x + y) * z for x, y, z in zip(q[i], position, vector(i + 1 - j))) / math.sqrt(D)
+                    bias = lambda i, j: data["bias"][1][h * nk + j] + data["table"][1][max(0, i + 1 - j) * H + h] + relative(i, j)
+                    content = [[x + y for x, y in zip(row, u)] for row in q]
+                    outs, lses, _ = attention(content, k, v, lambda i, j: j <= i + 1, 1 / math.sqrt(D), 1.5, bias, data["sink"][1][h])
                     for i in range(nq):
                         at = (b * H + h) * nq + i
                         total += sum(x * y for x, y in zip(outs[i], data["dout"][1][at * V:(at + 1) * V])) + lses[i] * data["dlse"][1][at]
             return total
 
-        results = {"q": "dq", "k": "dk", "v": "dv", "bias": "dbias", "table": "dt5-table", "sink": "dsink"}
+        results = {"q": "dq", "k": "dk", "v": "dv", "bias": "dbias", "table": "dt5-table", "sink": "dsink", "u": "dxl-u",
+                   "v_bias": "dxl-v", "r": "dxl-r"}
         self.ok("attend", *words, *(word for option in results.values() for word in (f"--{option}", self.path(option + ".npy"))))
         for name, option in results.items():
             shape, values = data[name]
@@ -409,6 +416,7 @@ class Attend(Case):
         self.refused(2, "--dq needs --grad or --grad-lse", "attend", *words, "--dq", out)
         self.refused(2, "no gradient is wanted", "attend", *words, *grad, "--out", out)
         self.refused(2, "--dbias needs --bias", "attend", *words, *grad, "--dbias", out)
+        self.refused(2, "--dxl-u needs --xl-u", "attend", *words, *grad, "--dxl-u", out)
         self.refused(2, "--dsink needs --sink", "attend", *words, *grad, "--dsink", out)
         self.refused(2, "--dq and --dk cannot both go to standard output", "attend", *words, *grad, "--dq", "-", "--dk", "-")
         self.refused(2, f"has the shape [{B}, {H}, 2, {D}]; give [{B}, {H}, 2, {V}]", "attend", *words, "--grad", words[1], "--dq", out)
