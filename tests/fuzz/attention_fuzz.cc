@@ -286,10 +286,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Result got = compute(p, p.k, p.v, backward);
     near(got.out, want.out, 8 * eps);
     near(got.lse, want.lse, 8 * eps);
-    if (backward) {
-      near(got.dq, want.dq, 40 * eps * (1e-3 + largest(want.dq)));
-      near(got.dk, want.dk, 40 * eps * (1e-3 + largest(want.dk)));
-      near(got.dv, want.dv, 40 * eps * (1e-3 + largest(want.dv)));
+    if (backward) {  // 2: numbers that cancel to a small gradient are of that size
+      near(got.dq, want.dq, 40 * eps * (2 + largest(want.dq)));
+      near(got.dk, want.dk, 40 * eps * (2 + largest(want.dk)));
+      near(got.dv, want.dv, 40 * eps * (2 + largest(want.dv)));
     }
     if (isa != Isa::kBaseline) {
       if (fused)
