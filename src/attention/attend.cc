@@ -36,7 +36,7 @@ void check_outputs(std::string_view name, const CallSizes& sizes, const TensorVi
 // Into out and lse, or into `partial` where it is not null.
 void attend_tensors(std::string_view name, TensorView<const float> q, TensorView<const float> k,
                     TensorView<const float> v, const Mask& mask, const AttentionOptions& options,
-                    const PartialStore* partial, TensorView<float> out, TensorView<float> lse) {
+                    PartialStore* partial, TensorView<float> out, TensorView<float> lse) {
   std::vector<ByteRange> inputs = {check_tensor(name, "q", q, 4), check_tensor(name, "k", k, 4),
                                    check_tensor(name, "v", v, 4)};
   const CallSizes sizes = check_sizes(name, q, k, &v);

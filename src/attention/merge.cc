@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "regard/attention_merge.h"
+#include "runtime/fp_control.h"
 
 namespace regard {
 
@@ -61,6 +62,7 @@ bool unusable(float lse) { return std::isnan(lse) || lse > std::numeric_limits<f
 void merge_attention(TensorView<const float> out_a, TensorView<const float> lse_a, TensorView<const float> out_b,
                      TensorView<const float> lse_b, TensorView<float> out, TensorView<float> lse) {
   constexpr std::string_view kName = "merge_attention";
+  const FpControlScope default_rounding;
   const RowPair a = check_pair(kName, "out_a", out_a, "lse_a", lse_a, out_a);
   const RowPair b = check_pair(kName, "out_b", out_b, "lse_b", lse_b, out_a);
   const RowPair to = check_pair(kName, "out", out, "lse", lse, out_a);
@@ -107,6 +109,7 @@ void merge_attention(TensorView<const float> out_a, TensorView<const float> lse_
 
 void add_sink(TensorView<float> out, TensorView<float> lse, TensorView<const float> sink) {
   constexpr std::string_view kName = "add_sink";
+  const FpControlScope default_rounding;
   const RowPair to = check_pair(kName, "out", out, "lse", lse, out);
   const ByteRange range = check_tensor(kName, "sink", sink, 1);
   require(sink.shape[0] == out.shape[1], "[{}] sink has shape {}, expected [{}]", kName, shape_text(sink),
@@ -184,6 +187,7 @@ struct BlockOfRows {
 }  // namespace
 
 void PartialAttention::fold(const PartialAttention& other) {
+  const FpControlScope default_rounding;
   PartialStore& into = impl_->store;
   const PartialStore& part = other.impl_->store;
   require(
@@ -200,6 +204,7 @@ void PartialAttention::fold(const PartialAttention& other) {
     BlockOfRows a, b;
     a.load(into, first, rows);
     b.load(part, first, rows);
+    // The part is only read.
     kernel.fold(a.state(into.o.data() + first * padded), b.state(const_cast<float*>(part.o.data()) + first * padded),
                 rows, padded);
     std::copy_n(a.m, rows, into.m.data() + first);
@@ -209,6 +214,7 @@ void PartialAttention::fold(const PartialAttention& other) {
 
 void PartialAttention::finish(TensorView<const float> sink, TensorView<float> out, TensorView<float> lse) const {
   constexpr std::string_view kName = "PartialAttention::finish";
+  const FpControlScope default_rounding;
   const PartialStore& store = impl_->store;
   TensorView<const float> like;
   like.rank = 4;
@@ -230,14 +236,14 @@ void PartialAttention::finish(TensorView<const float> sink, TensorView<float> ou
   }
   const kernels::AttentionKernels& kernel = *kernels::kernels().attention;
   const int padded = store.padded(), value_dim = static_cast<int>(store.value_dim);
-  const AlignedBuffer<float> o(static_cast<size_t>(padded)), row(static_cast<size_t>(padded));
+  AlignedBuffer<float> o(static_cast<size_t>(padded)), row(static_cast<size_t>(padded));
   // Row by row, so that out may have any strides; the bits of a row do not depend on how many are finished at once.
   for_each_row(out, [&](int64_t b, int64_t h, int64_t i) {
     const int64_t from = (b * store.num_q_heads + h) * store.q_len + i;
     BlockOfRows one;
     one.load(store, from, 1);
-    float* values = const_cast<float*>(o.data());
-    float* result = const_cast<float*>(row.data());
+    float* values = o.data();
+    float* result = row.data();
     std::copy_n(store.o.data() + from * padded, padded, values);
     const bool empty = one.l[0] == 0.0f;
     float logit = kEmpty, sum;

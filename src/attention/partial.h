@@ -17,10 +17,9 @@ struct PartialStore {
   int64_t num_rows() const noexcept { return batch * num_q_heads * q_len; }
   int padded() const noexcept { return kernels::padded_dim(static_cast<int>(value_dim)); }
 
-  PartialRows rows(int64_t b) const noexcept {
+  PartialRows rows(int64_t b) noexcept {
     const int64_t first = b * num_q_heads * q_len;
-    return {const_cast<float*>(m.data()) + first, const_cast<float*>(l.data()) + first,
-            const_cast<float*>(o.data()) + first * padded(), q_len};
+    return {m.data() + first, l.data() + first, o.data() + first * padded(), q_len};
   }
 
   /// Errors: kInvalidArgument when a call has other sizes.

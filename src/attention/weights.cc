@@ -100,7 +100,9 @@ void attention_top_keys(TensorView<const float> q, TensorView<const float> k, Te
   tiles.check_output("weights", weights, {sizes.batch, sizes.num_q_heads, tiles.rows(), n});
   if (keys.size() == 0) return;
   const int64_t capacity = std::min(n, sizes.kv_len);
-  tiles.prepare(static_cast<size_t>(kernels::kMaxBlockRows * capacity) * sizeof(Found));
+  const int64_t rows =
+      std::min<int64_t>(kernels::kMaxBlockRows, tiles.rows() * (sizes.num_q_heads / sizes.num_kv_heads));
+  tiles.prepare(static_cast<size_t>(rows * capacity) * sizeof(Found));
   tiles.for_each_block([&](WeightTiles::Block& block) {
     Found* found = reinterpret_cast<Found*>(block.extra());
     int64_t count[kernels::kMaxBlockRows] = {};

@@ -3,6 +3,8 @@
 
 #include <rapidcheck.h>
 
+#include <cfenv>
+
 #include "attention/calls.h"
 #include "attention/terms.h"
 #include "regard/attention_merge.h"
@@ -88,6 +90,30 @@ TEST(Merge, EmptyAndUnusableParts) {
   const Result large = merged(p, row(1, 0, 3000), row(3, 0, 3000));
   EXPECT_EQ(large.out[0], 2.0f);
   EXPECT_NEAR(large.lse[0], 3000 + std::log(2.0), 3e-4);
+}
+
+TEST(Merge, TheCallersRoundingDoesNotMatter) {
+  Problem p = with_lengths(5, 600, 8, 8);
+  p.fill(5);
+  const std::vector<float> sinks = {0.5f, 1, 2, 3};
+  const auto all = [&](int rounding) {
+    const Result a = part(p, Mask::full(), options_of(p), 0, 256), b = part(p, Mask::full(), options_of(p), 256, 600);
+    std::vector<Result> results;
+    PartialAttention state(1, 4, 5, 8), behind(1, 4, 5, 8);
+    attend_onto(state, q_view(p), keys_from(k_view(p), 0, 256), keys_from(v_view(p), 0, 256), Mask::full(),
+                at_keys(options_of(p), 0, 256));
+    attend_onto(behind, q_view(p), keys_from(k_view(p), 256, 600), keys_from(v_view(p), 256, 600), Mask::full(),
+                at_keys(options_of(p), 256, 600));
+    std::fesetround(rounding);
+    results.push_back(merged(p, a, b));
+    add_sink(out_view(p, results[0]), lse_view(p, results[0]), TensorView<const float>(sinks.data(), {4}));
+    results.emplace_back(p);
+    state.fold(behind);
+    state.finish({}, out_view(p, results[1]), lse_view(p, results[1]));
+    std::fesetround(FE_TONEAREST);
+    return results;
+  };
+  EXPECT_TRUE(all(FE_TONEAREST) == all(FE_UPWARD));
 }
 
 TEST(Merge, InPlaceOverEitherPart) {
