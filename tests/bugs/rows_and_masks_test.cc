@@ -1,6 +1,6 @@
 // Public bug reports about attention libraries, each as a named test with the case and the right value. They are
-// numbered 1 to 51; the numbers that are missing here are about gradients, biases, sinks, positions and parsers and
-// stand with those. Cases 26 to 51 are in more_bug_cases_test.cc.
+// numbered 1 to 51 over the files of this directory: rows and masks here, windows and packing, caches, score terms,
+// gradients and rotary pairs beside it, and once more as questions to the algebra alone in mask_algebra_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Public bug reports about biases, sinks and dropout, numbered as in bug_cases_test.cc.
+// Public bug reports about biases, sinks and dropout, numbered as in rows_and_masks_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The public bug reports about caches (see bug_cases_test.cc), each with every kind of cache that it could happen in.
+// The public bug reports about caches (see rows_and_masks_test.cc), each with every kind of cache that it could happen in.
 #include <gtest/gtest.h>
 
 #include "attention/caches.h"

@@ -1,6 +1,6 @@
 // Public bug reports about attention libraries, each as a named test with the case and the right value. They are
 // numbered 1 to 51; the numbers that are missing here are about gradients, biases, sinks, positions and parsers and
-// stand with those. Cases 1 to 25 are in bug_cases_test.cc.
+// stand with those. Cases 1 to 25 are in rows_and_masks_test.cc.
 #include <gtest/gtest.h>
 
 #include <array>
