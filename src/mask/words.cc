@@ -55,10 +55,12 @@ void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k
 
 // Bit j belongs to key k + j and is set when (q - k - j) mod n = 0: from the first such j on, every n-th.
 void fill_dilated(int64_t n, uint64_t pattern, int64_t q, int64_t k_begin, int count, uint64_t* words) noexcept {
-  int64_t first = (q % n - k_begin % n + n) % n;
+  int64_t first = q % n - k_begin % n;  // n may be as large as a number can be: nothing is added before it is negative
+  if (first < 0) first += n;
   for (int w = 0; w < count; ++w) {
     words[w] = first < 64 ? pattern << first : 0;
-    first = (first - 64 % n + n) % n;
+    first -= 64 % n;
+    if (first < 0) first += n;
   }
 }
 
