@@ -31,7 +31,7 @@ inline std::vector<float> gaussians(uint64_t seed, int64_t count, double scale =
 
 inline uint32_t bits(float x) { return std::bit_cast<uint32_t>(x); }
 inline bool same_bits(const float* a, const float* b, int64_t n) {
-  return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
+  return n == 0 || std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
 }
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<int64_t>(a.size()));
