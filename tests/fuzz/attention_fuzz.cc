@@ -311,7 +311,7 @@ std::vector<std::string> regard::fuzz::seeds() {
   std::vector<std::string> all;
   for (uint64_t seed = 0; seed < 16; ++seed) {
     std::string bytes;
-    for (uint64_t i = 0; i < 24; ++i) bytes += static_cast<char>(256 * random_uniform(7, seed, i));
+    for (uint64_t i = 0; i < 24; ++i) bytes += static_cast<char>(static_cast<uint8_t>(256 * random_uniform(7, seed, i)));
     all.push_back(bytes);
   }
   return all;
