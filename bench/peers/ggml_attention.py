@@ -4,14 +4,15 @@
 Needs a Python that has llama-cpp-python. Keys and values are f16, as llama.cpp keeps them; the causal mask is its f16 tensor.
 """
 import ctypes
-import json
 import os
 import pathlib
 import sys
-import time
 
 import numpy as np
 
+from serve_requests import serve
+
+# The directory of this script has a llama_cpp.py of its own.
 sys.path = [p for p in sys.path if os.path.abspath(p or ".") != os.path.dirname(os.path.abspath(__file__))]
 try:
     import llama_cpp
@@ -49,10 +50,6 @@ compute = function("ggml_graph_compute_with_ctx", ctypes.c_int, Pointer, Pointer
 function("ggml_cpu_init", None)()
 
 problem = {}
-
-
-def say(answer):
-    print(json.dumps(answer), flush=True)
 
 
 def tensor(context, values, kind):
@@ -97,22 +94,7 @@ def main():
     features = llama_cpp.llama_print_system_info().decode()
     if "AVX512 = 1" not in features and "avx512f" in pathlib.Path("/proc/cpuinfo").read_text():
         sys.exit(f"ggml_attention.py: ggml was built without AVX-512 ({features}); reinstall llama-cpp-python from source")
-    say({"name": "ggml", "version": f"llama-cpp-python {llama_cpp.__version__}", "features": features})
-    for line in sys.stdin:
-        words = line.split()
-        if words[0] == "load":
-            load(words[1:])
-            run()
-            say({"loaded": True})
-        elif words[0] == "run":
-            begin = time.perf_counter()
-            run()
-            say({"seconds": time.perf_counter() - begin})
-        elif words[0] == "save":
-            save()
-            say({"saved": True})
-        else:
-            sys.exit(f"ggml_attention.py: expected load, run or save, got {line!r}")
+    serve({"name": "ggml", "version": f"llama-cpp-python {llama_cpp.__version__}", "features": features}, load, run, save)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,16 @@
 
 Needs a Python that has onnx and onnxruntime. Forward only; `full` and `causal` masks.
 """
-import json
 import pathlib
 import sys
-import time
 
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
+from serve_requests import serve
+
 problem = {}
-
-
-def say(answer):
-    print(json.dumps(answer), flush=True)
 
 
 def session(shapes, causal, threads):
@@ -44,23 +40,12 @@ def run():
     problem["out"] = problem["session"].run(None, problem["arrays"])[0]
 
 
+def save():
+    np.save(problem["directory"] / "out.peer.npy", problem["out"])
+
+
 def main():
-    say({"name": "ONNX Runtime", "version": ort.__version__})
-    for line in sys.stdin:
-        words = line.split()
-        if words[0] == "load":
-            load(words[1:])
-            run()
-            say({"loaded": True})
-        elif words[0] == "run":
-            begin = time.perf_counter()
-            run()
-            say({"seconds": time.perf_counter() - begin})
-        elif words[0] == "save":
-            np.save(problem["directory"] / "out.peer.npy", problem["out"])
-            say({"saved": True})
-        else:
-            sys.exit(f"onnxruntime_attention.py: expected load, run or save, got {line!r}")
+    serve({"name": "ONNX Runtime", "version": ort.__version__}, load, run, save)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,16 @@
 
 `full` and `causal` masks only: what its fused CPU path takes without a mask tensor.
 """
-import json
 import pathlib
 import sys
-import time
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from serve_requests import serve
+
 problem = {}
-
-
-def say(answer):
-    print(json.dumps(answer), flush=True)
 
 
 def load(words):
@@ -48,22 +44,7 @@ def save():
 
 
 def main():
-    say({"name": "PyTorch", "version": torch.__version__, "features": torch.backends.cpu.get_cpu_capability()})
-    for line in sys.stdin:
-        words = line.split()
-        if words[0] == "load":
-            load(words[1:])
-            run()
-            say({"loaded": True})
-        elif words[0] == "run":
-            begin = time.perf_counter()
-            run()
-            say({"seconds": time.perf_counter() - begin})
-        elif words[0] == "save":
-            save()
-            say({"saved": True})
-        else:
-            sys.exit(f"pytorch_attention.py: expected load, run or save, got {line!r}")
+    serve({"name": "PyTorch", "version": torch.__version__, "features": torch.backends.cpu.get_cpu_capability()}, load, run, save)
 
 
 if __name__ == "__main__":
