@@ -178,15 +178,16 @@ REGARD_INLINE void score_at_most(const AttentionTile& tile, int count, const flo
   score_vectors<T, R, W>(tile, q, vectors, s);
 }
 
-// Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap.
+// Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap. Where
+// `top` is given, the maxima over the panels that all rows see whole go there.
 template <class T, int R>
-void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
+void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s, F32* top) {
   int rest[kTileVectors], count = 0;
   for (int i = 0; i < seen.count;) {
-    const int v = seen.vectors[i];
+    const int v = seen.vectors[i], w = v / kPanelVectors;
     if (v % kPanelVectors == 0 && i + kPanelVectors <= seen.count &&
         seen.vectors[i + kPanelVectors - 1] == v + kPanelVectors - 1) {
-      score_panel<T, R>(tile, v / kPanelVectors, q, s, nullptr);
+      score_panel<T, R>(tile, w, q, s, seen.all[w] == ~uint64_t{0} ? top : nullptr);
       i += kPanelVectors;
     } else {
       rest[count++] = v;
