@@ -51,7 +51,7 @@ void micro_tile(const AttentionTile& tile, int first, FiniteValues<T>& finite_va
     }
     softmax_of_some<R>(s, seen, changed ? nullptr : top, m, l);
     for (int w = 0; w < kPanelsPerTile; ++w)
-      if (seen.any[w] != 0 && tile.keep == nullptr && finite_values.of(tile, w)) finite |= 1u << w;
+      if (seen.any[w] != seen.all[w] && tile.keep == nullptr && finite_values.of(tile, w)) finite |= 1u << w;
   }
   weigh_codes<T, R>(tile, sight == Sight::kEverything ? nullptr : &seen, s);
   FoldFactors factors;
@@ -82,7 +82,7 @@ void micro_weights(const AttentionTile& tile, int first, const float* lse_high, 
     const bool empty = sight == Sight::kNothing || lse_high[first + r] == -kInf;
     const F32 high = splat(lse_high[first + r]), low = splat(lse_low[first + r]), cap = splat(tile.softcap);
     for (int v = 0; v < kTileKeys / kLanes; ++v) {
-      const uint64_t word = empty ? 0 : sight == Sight::kEverything ? ~uint64_t{0} : seen.row[v / 4][r];
+      const uint64_t word = empty ? 0 : sight == Sight::kEverything ? ~uint64_t{0} : seen.row[r][v / 4];
       const uint32_t bits = static_cast<uint32_t>(word >> (kLanes * (v % 4))) & 0xFFFF;
       F32 p = zero();
       if (bits != 0) {

@@ -12,7 +12,7 @@ template <int R>
 void cap_row(float* s, const Seen<R>* seen, int r, float softcap) {
   const F32 cap = splat(softcap);
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[w][r];
+    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[r][w];
     for (float* at = s + kPanelKeys * w; bits != 0; bits >>= kLanes, at += kLanes) store(at, capped(load(at), cap));
   }
 }
@@ -24,7 +24,7 @@ REGARD_INLINE F32 biased(F32 s, F32 bias) { return fma(bias, splat(static_cast<f
 template <int R>
 void bias_row(float* s, const Seen<R>* seen, int r, const float* bias) {
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[w][r];
+    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[r][w];
     for (int j = kPanelKeys * w; bits != 0; bits >>= kLanes, j += kLanes)
       if ((bits & 0xFFFF) != 0) store(s + j, biased(load(s + j), load(bias + j)));
   }
@@ -65,7 +65,7 @@ REGARD_INLINE void softmax_of_all(float* s, const F32* top, float* m_out, float*
 // Which of the 16 keys of a vector row r sees.
 template <int R>
 REGARD_INLINE Lanes seen_lanes(const Seen<R>& seen, int r, int vector) {
-  const uint64_t word = seen.row[vector / kPanelVectors][r];
+  const uint64_t word = seen.row[r][vector / kPanelVectors];
   return lanes(static_cast<uint32_t>(word >> (kLanes * (vector % kPanelVectors))) & 0xFFFF);
 }
 

@@ -1,17 +1,17 @@
 // Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
 
-// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of seen[r]. A
+// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of panel w of seen. A
 // forbidden value must not be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
 template <class T, int R, int C>
 REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, int v, int64_t stride, int n,
-                                   const uint64_t (&seen)[R], int shift) {
+                                   const Seen<R>& seen, int w, int shift) {
   for (int k = 0; k < n; ++k, values += stride) {
     F32 columns[C];
     REGARD_UNROLL
     for (int c = 0; c < C; ++c) columns[c] = stored(values, v + c);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const bool sees = ((seen[r] >> (shift + k)) & 1) != 0;
+      const bool sees = ((seen.row[r][w] >> (shift + k)) & 1) != 0;
       const F32 weight = splat(p[r * kTileKeys + k]);
       REGARD_UNROLL
       for (int c = 0; c < C; ++c) acc[r][c] = fma_if(sees, weight, columns[c], acc[r][c]);
@@ -109,7 +109,7 @@ REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const Attent
       } else {
         const uint64_t next = (plain | nobody) >> k;
         n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
-        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen.row[w], k);
+        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen, w, k);
       }
       k += n;
     }
