@@ -80,6 +80,9 @@ class TrainableLinear {
   void backward_weight(const GemmContext& context, TensorView<const float> x, TensorView<const float> dy, float* dweight, float* dbias) const;
 
  private:
+  enum class Direction { kForward, kBackward };
+  void pack(const GemmContext& context, const float* weight, Direction direction);
+
   TrainableLinearConfig config_;
   bool forward_packed_ = false, backward_packed_ = false;
   AlignedBuffer<float> forward_, backward_;  // panels of W^T and of W
