@@ -48,6 +48,7 @@ template <class T>
 struct Context {
   ThreadPool& pool;
   ParameterStore<T>& parameters;
+  uint64_t pass = 0;  ///< number of the call of the model, within which parameters keep their values
   DropoutClock dropout;
   const StopToken* stop = nullptr;
 };

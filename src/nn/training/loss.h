@@ -13,7 +13,8 @@ template <class T>
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy() = default;
-  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options) : head_(head), options_(options) {}
+  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options)
+      : head_(std::move(head)), options_(options) {}
 
   MemoryPlan plan(const ThreadPool& pool, int64_t rows) const;
 

@@ -65,43 +65,6 @@ NormStats<T> statistics(NormKind kind, double eps, const T* x, int64_t n) {
 }  // namespace
 
 template <class T>
-size_t product_scratch(const ThreadPool&, int64_t, int64_t, int64_t) {
-  return 0;
-}
-
-template <class T>
-void product(const Context<T>& context, TensorView<const T> x, WeightView<const T> w, const T* bias, TensorView<T> y, Memory) {
-  for_each_row(context.pool, x.shape[0], w.in * w.out, [&](int64_t r) {
-    for (int64_t o = 0; o < w.out; ++o) {
-      T sum = 0;
-      for (int64_t i = 0; i < w.in; ++i) sum += *x.at(r, i) * w.at(o, i);
-      *y.at(r, o) = bias == nullptr ? sum : sum + bias[o];
-    }
-  });
-}
-
-template <class T>
-void product_backward_input(const Context<T>& context, TensorView<const T> dy, WeightView<const T> w, TensorView<T> dx, Accumulate accumulate,
-                            Memory) {
-  for_each_row(context.pool, dy.shape[0], w.in * w.out, [&](int64_t r) {
-    for (int64_t i = 0; i < w.in && accumulate == Accumulate::kOverwrite; ++i) *dx.at(r, i) = 0;
-    for (int64_t o = 0; o < w.out; ++o)
-      for (int64_t i = 0; i < w.in; ++i) *dx.at(r, i) += *dy.at(r, o) * w.at(o, i);
-  });
-}
-
-template <class T>
-void product_backward_weight(const Context<T>& context, TensorView<const T> x, TensorView<const T> dy, WeightView<T> dw, T* dbias, Memory) {
-  const int64_t rows = x.shape[0];
-  for_each_row(context.pool, dw.out, rows * dw.in, [&](int64_t o) {
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = 0; i < dw.in; ++i) dw.at(o, i) += *dy.at(r, o) * *x.at(r, i);
-      if (dbias != nullptr) dbias[o] += *dy.at(r, o);
-    }
-  });
-}
-
-template <class T>
 void normalise(const Context<T>& context, NormKind kind, double eps, const T* x, int64_t rows, int64_t n, const T* gain, const T* bias, T* y,
                NormStats<T>* stats) {
   for_each_row(context.pool, rows, 4 * n, [&](int64_t r) {
@@ -285,10 +248,6 @@ RowLoss cross_entropy_row(const CrossEntropy& options, T* logits, int64_t n, int
 }
 
 #define REGARD_INSTANTIATE(T)                                                                                                             \
-  template size_t product_scratch<T>(const ThreadPool&, int64_t, int64_t, int64_t);                                                       \
-  template void product<T>(const Context<T>&, TensorView<const T>, WeightView<const T>, const T*, TensorView<T>, Memory);                 \
-  template void product_backward_input<T>(const Context<T>&, TensorView<const T>, WeightView<const T>, TensorView<T>, Accumulate, Memory);\
-  template void product_backward_weight<T>(const Context<T>&, TensorView<const T>, TensorView<const T>, WeightView<T>, T*, Memory);       \
   template void normalise<T>(const Context<T>&, NormKind, double, const T*, int64_t, int64_t, const T*, const T*, T*, NormStats<T>*);       \
   template void normalise_backward<T>(const Context<T>&, NormKind, const T*, const NormStats<T>*, const T*, int64_t, int64_t, const T*,   \
                                       T*, T*, T*);                                                                                        \

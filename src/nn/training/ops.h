@@ -1,5 +1,5 @@
-// The arithmetic under the modules: products with weights, norms, activations, dropout, cross-entropy, over rows. Plain loops
-// for any scalar (ops.cc); float has the kernels (ops_float.cc). Nothing else here knows which is at work.
+// The arithmetic under the modules besides products: norms, activations, dropout, rotations, cross-entropy, over rows. float
+// runs the kernels, any other scalar plain loops; nothing above knows which is at work.
 //
 // No result depends on the number of threads: rows are independent, and a sum over rows is one chain per element, in the order
 // of the rows.
@@ -16,37 +16,6 @@
 #include "regard/tensor.h"
 
 namespace regard::nn::training {
-
-/// How a matrix that maps `in` to `out` numbers lies in the store.
-enum class WeightLayout {
-  kOutIn,  ///< [out, in]: nearly everywhere
-  kInOut,  ///< [in, out]: GPT-2's Conv1D
-};
-
-template <class T>
-struct WeightView {
-  T* data = nullptr;
-  int64_t in = 0, out = 0;
-  WeightLayout layout = WeightLayout::kOutIn;
-  T& at(int64_t o, int64_t i) const { return layout == WeightLayout::kOutIn ? data[o * in + i] : data[i * out + o]; }
-};
-
-/// Scratch of the three products below, for so many rows.
-template <class T>
-size_t product_scratch(const ThreadPool& pool, int64_t rows, int64_t in, int64_t out);
-
-/// y = x W^T + bias (null: none). Rows of x and y may be strided.
-template <class T>
-void product(const Context<T>& context, TensorView<const T> x, WeightView<const T> w, const T* bias, TensorView<T> y, Memory scratch);
-enum class Accumulate { kOverwrite, kAdd };
-/// dx = dy W, from 0 or from what dx holds.
-template <class T>
-void product_backward_input(const Context<T>& context, TensorView<const T> dy, WeightView<const T> w, TensorView<T> dx, Accumulate accumulate,
-                            Memory scratch);
-/// dW += dy^T x, dbias += the sum of dy's rows (null: none).
-template <class T>
-void product_backward_weight(const Context<T>& context, TensorView<const T> x, TensorView<const T> dy, WeightView<T> dw, T* dbias,
-                             Memory scratch);
 
 /// What backward needs of a normalised row; the mean of RMSNorm is 0.
 template <class T>

@@ -24,10 +24,10 @@ Transformer<T>::Transformer(const TransformerConfig& config, uint64_t seed) : co
   if (both || config_.architecture == Architecture::kDecoder)
     decoder_.emplace(parameters_, config_, StackKind::kDecoder, embedding, both ? config_.num_encoder_layers : 0);
   using HeadLinear = training::Linear<T>;
-  const HeadLinear head = config_.head == Head::kTied
+  HeadLinear head = config_.head == Head::kTied
                               ? HeadLinear(embedding, config_.hidden_size, config_.vocab_size)
                               : HeadLinear(parameters_, training::head_name(config_), config_.hidden_size, classes(), false);
-  loss_ = training::LinearCrossEntropy<T>(head, {config_.label_smoothing, config_.z_loss});
+  loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss});
   parameters_.allocate();
   initialise(seed);
 }
@@ -151,7 +151,7 @@ template <class T>
 LossSum Transformer<T>::forward_backward(ThreadPool& pool, const TokenBatch& batch, const TrainingStep& step, const StopToken* stop) {
   const Inputs inputs = check(batch, Labels::kWanted);
   lay_out(pool, inputs);
-  const Context<T> context{pool, parameters_, {true, step.seed, step.step, batch.first_sequence}, stop};
+  const Context<T> context{pool, parameters_, ++passes_, {true, step.seed, step.step, batch.first_sequence}, stop};
   const T* x = forward(context, batch, inputs);
 
   const int64_t hidden = config_.hidden_size, source_rows = inputs.source.rows();
@@ -179,7 +179,7 @@ template <class T>
 LossSum Transformer<T>::evaluate(ThreadPool& pool, const TokenBatch& batch, const StopToken* stop) {
   const Inputs inputs = check(batch, Labels::kWanted);
   lay_out(pool, inputs);
-  const Context<T> context{pool, parameters_, {}, stop};
+  const Context<T> context{pool, parameters_, ++passes_, {}, stop};
   const T* x = forward(context, batch, inputs);
   return loss_.run(context, inputs.sequences, x, batch.labels, 1, nullptr, scratch_);
 }
@@ -190,7 +190,7 @@ void Transformer<T>::logits(ThreadPool& pool, const TokenBatch& batch, std::span
   require(static_cast<int64_t>(y.size()) == inputs.sequences.rows() * classes(), "[Transformer::logits] room for {} numbers; expected {} x {} x {}",
           y.size(), batch.batch, batch.seq, classes());
   lay_out(pool, inputs);
-  const Context<T> context{pool, parameters_, {}, stop};
+  const Context<T> context{pool, parameters_, ++passes_, {}, stop};
   const T* x = forward(context, batch, inputs);
   loss_.logits(context, x, inputs.sequences.rows(), y.data(), scratch_);
 }

@@ -54,6 +54,7 @@ class Transformer {
   ParameterStore<T> parameters_;
   std::optional<training::Stack<T>> encoder_, decoder_;
   training::LinearCrossEntropy<T> loss_;
+  uint64_t passes_ = 0;
 
   // The layout of the last shape.
   struct Shape {
