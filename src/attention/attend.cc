@@ -1,6 +1,5 @@
 // The public calls over whole tensors: check, pack, attend. attend_onto() leaves its rows unfinished, see merge.cc.
 #include "attention/call.h"
-#include "attention/in_pool.h"
 #include "attention/partial.h"
 #include "attention/score_terms.h"
 #include "attention/tensor_check.h"
@@ -35,7 +34,7 @@ void check_outputs(std::string_view name, const CallSizes& sizes, const TensorVi
 }
 
 // Into out and lse, or into `partial` where it is not null.
-void attend_tensors(ThreadPool& pool, std::string_view name, TensorView<const float> q, TensorView<const float> k,
+void attend_tensors(std::string_view name, TensorView<const float> q, TensorView<const float> k,
                     TensorView<const float> v, const Mask& mask, const AttentionOptions& options,
                     PartialStore* partial, TensorView<float> out, TensorView<float> lse) {
   std::vector<ByteRange> inputs = {check_tensor(name, "q", q, 4), check_tensor(name, "k", k, 4),
@@ -76,6 +75,7 @@ void attend_tensors(ThreadPool& pool, std::string_view name, TensorView<const fl
                      .v_head_stride = v.strides[1]};
     sources.push_back(source);
   }
+  ThreadPool& pool = default_pool();
   const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim},
                         sources, pool);
 
@@ -122,12 +122,7 @@ void attend_tensors(ThreadPool& pool, std::string_view name, TensorView<const fl
 
 void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
             const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
-  attend_tensors(default_pool(), "attend", q, k, v, mask, options, nullptr, out, lse);
-}
-
-void attend_in_pool(ThreadPool& pool, TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-                    const Mask& mask, const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
-  attend_tensors(pool, "attend", q, k, v, mask, options, nullptr, out, lse);
+  attend_tensors("attend", q, k, v, mask, options, nullptr, out, lse);
 }
 
 void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<const float> k,
@@ -136,7 +131,7 @@ void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<
     fail(Code::kUnsupported, "[attend_onto] a sink belongs to the whole row: give it to PartialAttention::finish()");
   if (options.dropout) fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
   refuse_packed("attend_onto", options);
-  attend_tensors(default_pool(), "attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
+  attend_tensors("attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
 }
 
 }  // namespace regard

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "attention/backward.h"
-#include "attention/in_pool.h"
 #include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
@@ -63,10 +62,13 @@ struct DenseRows {
   TensorView<float> given, rows;
 };
 
-void backward(ThreadPool& pool, TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-              TensorView<const float> out, TensorView<const float> lse, TensorView<const float> dout,
-              TensorView<const float> dlse, const Mask& mask, const AttentionOptions& options, TensorView<float> dq,
-              TensorView<float> dk, TensorView<float> dv, const ScoreTermGradients& wanted) {
+}  // namespace
+
+void attend_backward(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                     TensorView<const float> out, TensorView<const float> lse, TensorView<const float> dout,
+                     TensorView<const float> dlse, const Mask& mask, const AttentionOptions& options,
+                     TensorView<float> dq, TensorView<float> dk, TensorView<float> dv,
+                     const ScoreTermGradients& wanted) {
   std::vector<NamedRange> ranges = {{"q", check_tensor(kName, "q", q, 4)},
                                     {"k", check_tensor(kName, "k", k, 4)},
                                     {"v", check_tensor(kName, "v", v, 4)}};
@@ -128,28 +130,10 @@ void backward(ThreadPool& pool, TensorView<const float> q, TensorView<const floa
                                 .dv = dv_rows.rows};
   BackwardTermCall term_call;
   if (!terms.empty()) term_call = {.terms = &terms, .options = &options, .wanted = &wanted};
-  backward_tensors(tensors, sizes, rows, shape, plan, positions, pool, options.stop, term_call);
+  backward_tensors(tensors, sizes, rows, shape, plan, positions, default_pool(), options.stop, term_call);
   dq_rows.give_back();
   dk_rows.give_back();
   dv_rows.give_back();
-}
-
-}  // namespace
-
-void attend_backward(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-                     TensorView<const float> out, TensorView<const float> lse, TensorView<const float> dout,
-                     TensorView<const float> dlse, const Mask& mask, const AttentionOptions& options,
-                     TensorView<float> dq, TensorView<float> dk, TensorView<float> dv,
-                     const ScoreTermGradients& terms) {
-  backward(default_pool(), q, k, v, out, lse, dout, dlse, mask, options, dq, dk, dv, terms);
-}
-
-void attend_backward_in_pool(ThreadPool& pool, TensorView<const float> q, TensorView<const float> k,
-                             TensorView<const float> v, TensorView<const float> out, TensorView<const float> lse,
-                             TensorView<const float> dout, const Mask& mask, const AttentionOptions& options,
-                             TensorView<float> dq, TensorView<float> dk, TensorView<float> dv,
-                             const ScoreTermGradients& terms) {
-  backward(pool, q, k, v, out, lse, dout, {}, mask, options, dq, dk, dv, terms);
 }
 
 }  // namespace regard

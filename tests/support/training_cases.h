@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ struct TrainingCase {
   std::string name;
   nn::TransformerConfig config;
   BatchData data;
+  friend void PrintTo(const TrainingCase& c, std::ostream* out) { *out << c.name; }
 };
 
 inline int64_t random_below(uint64_t stream, uint64_t index, int64_t n) {

@@ -1,7 +1,8 @@
-// Attention in float: the tensors of a layer as views, and the kernels of attention/.
-#include "attention/in_pool.h"
+// Attention in float: what the public attend() and attend_backward() do, on a given pool, over rows that lie side by side.
+#include "attention/backward.h"
+#include "attention/score_terms.h"
 #include "nn/training/attention_core.h"
-#include "nn/training/memory.h"
+#include "regard/attention_backward.h"
 
 namespace regard::nn::training {
 namespace {
@@ -55,9 +56,30 @@ struct Options {
   }
 };
 
-struct Sizes {
+// A call, checked and planned.
+struct Call {
+  static constexpr std::string_view kName = "AttentionCore";
+  CallSizes sizes;
+  AttentionShape shape;
+  CallRows rows;
+  CallPositions positions;
+  ScoreTerms terms;
+  MaskPlan plan;
+
+  Call(const AttentionCoreConfig& config, const CoreCall<float>& call, const AttentionOptions& options)
+      : sizes{call.queries->batch, config.num_q_heads, config.num_kv_heads, call.queries->seq, call.keys->seq, config.head_dim, config.head_dim},
+        shape(check_numbers(kName, sizes, options)),
+        rows(kName, sizes, options),
+        positions(kName, sizes, rows, config.mask, options),
+        terms(kName, sizes, options, config.scale),
+        plan(config.mask, options.limits, sizes.batch, config.num_q_heads) {
+    positions.check_queries(plan);
+  }
+};
+
+struct TermSizes {
   int64_t t5 = 0, uv = 0, r = 0;
-  Sizes(const AttentionCoreConfig& config, const CoreTerms<const float>& terms) {
+  TermSizes(const AttentionCoreConfig& config, const CoreTerms<const float>& terms) {
     if (terms.t5_table != nullptr) t5 = config.t5_buckets * config.num_q_heads;
     if (terms.xl_r == nullptr) return;
     uv = config.num_q_heads * config.head_dim;
@@ -73,16 +95,49 @@ void add(const float* from, int64_t n, float* to) {
 
 template <>
 void AttentionCore<float>::forward(const Context<float>& context, const CoreCall<float>& call, HeadRows<float> out, float* lse) const {
+  const int64_t batch = call.queries->batch, seq = call.queries->seq, kv_seq = call.keys->seq, dim = config_.head_dim;
+  if (batch == 0 || seq == 0) return;
   const Options o(context, config_, call);
-  const int64_t dim = config_.head_dim;
-  attend_in_pool(context.pool, as_tensor(call.q, *call.queries, config_.num_q_heads, dim), as_tensor(call.k, *call.keys, config_.num_kv_heads, dim),
-                 as_tensor(call.v, *call.keys, config_.num_kv_heads, dim), config_.mask, o.options,
-                 as_tensor(out, *call.queries, config_.num_q_heads, dim), {lse, {call.queries->batch, config_.num_q_heads, call.queries->seq}});
+  Call c(config_, call, o.options);
+  std::vector<PackSource> sources;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t row = b * kv_seq;
+    sources.push_back({.rows = {.k = call.k.data + row * call.k.row_stride,
+                                .k_token_stride = call.k.row_stride,
+                                .k_head_stride = dim,
+                                .v = call.v.data + row * call.v.row_stride,
+                                .v_token_stride = call.v.row_stride,
+                                .v_head_stride = dim},
+                       .kv_len = kv_seq});
+  }
+  const PackedKv packed({.num_kv_heads = c.shape.num_kv_heads, .head_dim = c.shape.head_dim, .value_dim = c.shape.value_dim}, sources, context.pool);
+  std::vector<SequenceQueries> sequences;
+  for (int64_t b = 0; b < batch; ++b) {
+    SequenceQueries s;
+    s.q = call.q.data + b * seq * call.q.row_stride;
+    s.q_token_stride = call.q.row_stride;
+    s.out = out.data + b * seq * out.row_stride;
+    s.out_token_stride = out.row_stride;
+    s.q_head_stride = s.out_head_stride = dim;
+    s.lse = lse + b * config_.num_q_heads * seq;
+    s.lse_token_stride = 1;
+    s.lse_head_stride = seq;
+    s.tokens = seq;
+    s.positions = c.positions.queries(b);
+    s.keys = packed.view(b);
+    s.batch_row = b;
+    sequences.push_back(s);
+    c.terms.place(s, sources[static_cast<size_t>(b)], {.q_encoding = c.positions.query_encodings(b), .k_encoding = c.positions.key_encodings(b)});
+  }
+  if (!c.terms.empty()) c.shape.terms = &c.terms;
+  AttentionWorkspace workspace;
+  attend_sequences(sequences, c.shape, c.plan, workspace, context.pool, context.stop);
+  c.terms.check_distances(Call::kName);
 }
 
 template <>
 size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms) const {
-  const Sizes sizes(config_, terms);
+  const TermSizes sizes(config_, terms);
   Memory measure;
   for (const int64_t n : {sizes.t5, sizes.uv, sizes.uv, sizes.r}) measure.take<float>(n);
   return measure.used();
@@ -91,23 +146,34 @@ size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms) const 
 template <>
 void AttentionCore<float>::backward(const Context<float>& context, const CoreCall<float>& call, HeadRows<const float> out, const float* lse,
                                     HeadRows<const float> dout, const CoreGradients<float>& gradients, Memory scratch) const {
+  const Sequences &queries = *call.queries, &keys = *call.keys;
+  if (queries.batch == 0) return;
   const Options o(context, config_, call);
+  const Call c(config_, call, o.options);
   const int64_t dim = config_.head_dim, heads = config_.num_q_heads, kv_heads = config_.num_kv_heads;
-  const Sizes sizes(config_, call.terms);
+  const TermSizes sizes(config_, call.terms);
   float *t5 = scratch.take<float>(sizes.t5), *u = scratch.take<float>(sizes.uv), *v = scratch.take<float>(sizes.uv),
         *r = scratch.take<float>(sizes.r);
-  ScoreTermGradients terms;
-  if (sizes.t5 > 0) terms.t5_table = {t5, {config_.t5_buckets, heads}};
+  ScoreTermGradients wanted;
+  if (sizes.t5 > 0) wanted.t5_table = {t5, {config_.t5_buckets, heads}};
   if (sizes.r > 0) {
-    terms.xl_u = {u, {heads, dim}};
-    terms.xl_v = {v, {heads, dim}};
-    terms.xl_r = {r, {call.terms.distances, heads, dim}};
+    wanted.xl_u = {u, {heads, dim}};
+    wanted.xl_v = {v, {heads, dim}};
+    wanted.xl_r = {r, {call.terms.distances, heads, dim}};
   }
-  attend_backward_in_pool(context.pool, as_tensor(call.q, *call.queries, heads, dim), as_tensor(call.k, *call.keys, kv_heads, dim),
-                          as_tensor(call.v, *call.keys, kv_heads, dim), as_tensor(out, *call.queries, heads, dim),
-                          {lse, {call.queries->batch, heads, call.queries->seq}}, as_tensor(dout, *call.queries, heads, dim), config_.mask,
-                          o.options, as_tensor(gradients.dq, *call.queries, heads, dim), as_tensor(gradients.dk, *call.keys, kv_heads, dim),
-                          as_tensor(gradients.dv, *call.keys, kv_heads, dim), terms);
+  const BackwardTensors tensors{.q = as_tensor(call.q, queries, heads, dim),
+                                .k = as_tensor(call.k, keys, kv_heads, dim),
+                                .v = as_tensor(call.v, keys, kv_heads, dim),
+                                .out = as_tensor(out, queries, heads, dim),
+                                .lse = {lse, {queries.batch, heads, queries.seq}},
+                                .dout = as_tensor(dout, queries, heads, dim),
+                                .dlse = {},
+                                .dq = as_tensor(gradients.dq, queries, heads, dim),
+                                .dk = as_tensor(gradients.dk, keys, kv_heads, dim),
+                                .dv = as_tensor(gradients.dv, keys, kv_heads, dim)};
+  BackwardTermCall terms;
+  if (!c.terms.empty()) terms = {.terms = &c.terms, .options = &o.options, .wanted = &wanted};
+  backward_tensors(tensors, c.sizes, c.rows, c.shape, c.plan, c.positions, context.pool, context.stop, terms);
   add(t5, sizes.t5, gradients.terms.t5_table);
   add(u, sizes.uv, gradients.terms.xl_u);
   add(v, sizes.uv, gradients.terms.xl_v);
