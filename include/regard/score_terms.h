@@ -75,6 +75,9 @@ struct Dropout {
   uint64_t seed = 0;
   /// What attention_weights() gives.
   enum class Weights { kBefore, kAfter } weights = Weights::kBefore;
+  /// The number that the function takes for the call's first batch row; the others follow. A batch that is cut into
+  /// several calls so drops what the whole one drops.
+  int64_t first_batch_row = 0;
 };
 
 }  // namespace regard

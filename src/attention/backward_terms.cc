@@ -200,7 +200,8 @@ const uint64_t (*BackwardTerms::keep(const BackwardStep& step, const BackwardRow
   for (int r = 0; r < block.rows; ++r) {
     if (!rows.takes_part(step.row_block, r)) continue;
     const kernels::DropoutKey key =
-        kernels::dropout_row_key(dropout_.seed, step.batch, rows.head(block, r), rows.position(block, r));
+        kernels::dropout_row_key(dropout_.seed, dropout_.first_batch_row + step.batch, rows.head(block, r),
+                                 rows.position(block, r));
     kernels::dropout_keep_words(key, tile, kernels::dropout_threshold(dropout_.rate), words);
     for (int w = 0; w < step.panels; ++w) scratch.keep[r][w] = words[panel + w];
   }

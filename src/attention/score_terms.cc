@@ -41,7 +41,8 @@ void ScoreTerms::begin(const SequenceQueries& queries, const RowBlock& block, fl
                        float* q) const noexcept {
   for (int r = 0; r < block.rows(); ++r) {
     if (drops())
-      scratch.keys[r] = kernels::dropout_row_key(dropout_.seed, queries.batch_row, block.head(r), block.position(r));
+      scratch.keys[r] = kernels::dropout_row_key(dropout_.seed, dropout_.first_batch_row + queries.batch_row,
+                                                 block.head(r), block.position(r));
     if (relative_.empty()) continue;
     const float* row = queries.q + block.token(r) * queries.q_token_stride + block.head(r) * queries.q_head_stride;
     const float *u = relative_.content_bias(block.head(r)), *v = relative_.position_bias(block.head(r));

@@ -163,7 +163,7 @@ std::vector<std::byte> to_c_order(const std::vector<std::byte>& from, const std:
 
 }  // namespace
 
-Result<NpyArray> read_npy(const ByteSource& source, std::string_view name) {
+Result<NpyHead> read_npy_head(const ByteSource& source, std::string_view name) {
   ByteReader reader(source);
   std::string magic(std::min<uint64_t>(kMagic.size(), reader.remaining()), '\0');
   REGARD_CHECK(reader.bytes({reinterpret_cast<uint8_t*>(magic.data()), magic.size()}));
@@ -180,23 +180,31 @@ Result<NpyArray> read_npy(const ByteSource& source, std::string_view name) {
   if (!text) return at(text.failure());
   REGARD_TRY(const Header header, HeaderScanner(*text, name).scan());
 
-  NpyArray array;
-  REGARD_TRY(array.type, type_of(*header.descr, name));
-  array.shape = *header.shape;
-  const auto values = checked_values(array.shape);
-  const auto bytes = values ? checked_mul<int64_t>(*values, info(array.type).bytes) : values;
+  NpyHead head;
+  REGARD_TRY(head.type, type_of(*header.descr, name));
+  head.shape = *header.shape;
+  head.fortran_order = *header.fortran_order;
+  head.data_begin = reader.position();
+  const auto values = checked_values(head.shape);
+  const auto bytes = values ? checked_mul<int64_t>(*values, info(head.type).bytes) : values;
   if (!bytes || static_cast<uint64_t>(*bytes) != reader.remaining()) {
-    return corrupt("[npy] {}: {} elements of type {} do not take the {} bytes that follow the header", name, shape_text(array.shape),
-                   info(array.type).name, reader.remaining());
+    return corrupt("[npy] {}: {} elements of type {} do not take the {} bytes that follow the header", name, shape_text(head.shape),
+                   info(head.type).name, reader.remaining());
   }
-  array.bytes.resize(static_cast<size_t>(*bytes));
-  const auto read = reader.bytes({reinterpret_cast<uint8_t*>(array.bytes.data()), array.bytes.size()});
-  if (!read) return at(read.failure());
+  return head;
+}
+
+Result<NpyArray> read_npy(const ByteSource& source, std::string_view name) {
+  REGARD_TRY(NpyHead head, read_npy_head(source, name));
+  NpyArray array{head.type, std::move(head.shape), {}};
+  array.bytes.resize(static_cast<size_t>(source.size() - head.data_begin));
+  const auto read = source.read_at(head.data_begin, {reinterpret_cast<uint8_t*>(array.bytes.data()), array.bytes.size()});
+  if (!read) return Failure{read.failure().code, fmt::format("[npy] {}: {}", name, read.failure().message)};
   if (array.type == DType::kBool) {
     const auto odd = std::find_if(array.bytes.begin(), array.bytes.end(), [](std::byte b) { return b > std::byte{1}; });
     if (odd != array.bytes.end()) return corrupt("[npy] {}: element {} is a bool that is {}", name, odd - array.bytes.begin(), static_cast<int>(*odd));
   }
-  if (*header.fortran_order && array.shape.size() > 1)
+  if (head.fortran_order && array.shape.size() > 1)
     array.bytes = to_c_order(array.bytes, array.shape, static_cast<size_t>(info(array.type).bytes));
   return array;
 }

@@ -10,6 +10,17 @@
 
 namespace regard {
 
+/// What stands before the elements of an array.
+struct NpyHead {
+  DType type = DType::kF32;
+  std::vector<int64_t> shape;
+  bool fortran_order = false;
+  uint64_t data_begin = 0;  ///< offset of the first element
+};
+
+/// Reads and checks the head, and that the elements take what is left of `source`. For files that are mapped, not read.
+Result<NpyHead> read_npy_head(const ByteSource& source, std::string_view name);
+
 /// Reads and checks one array. `name` begins every message. Refused: see load_npy(). Memory: the bytes of the array, twice
 /// for one in Fortran order.
 Result<NpyArray> read_npy(const ByteSource& source, std::string_view name);

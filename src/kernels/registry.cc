@@ -12,11 +12,12 @@ namespace regard::kernels {
   extern const LinearKernels kLinear;                        \
   extern const AttentionKernels kAttention;                  \
   extern const AttentionBackwardKernels kAttentionBackward;  \
+  extern const GemmKernels kGemm;                            \
   }
 #define REGARD_SET(isa, isa_namespace)                                                                   \
   KernelSet {                                                                                            \
     isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention,              \
-        &isa_namespace::kAttentionBackward                                                               \
+        &isa_namespace::kAttentionBackward, &isa_namespace::kGemm                                         \
   }
 
 REGARD_DECLARE_SET(baseline)

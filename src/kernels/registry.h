@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_backward.h"
 #include "kernels/elementwise.h"
+#include "kernels/gemm.h"
 #include "kernels/linear.h"
 
 namespace regard::kernels {
@@ -15,6 +16,7 @@ struct KernelSet {
   const LinearKernels* linear;
   const AttentionKernels* attention;
   const AttentionBackwardKernels* attention_backward;
+  const GemmKernels* gemm;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

@@ -1,0 +1,182 @@
+#include "nn/training/attention.h"
+
+#include <algorithm>
+
+namespace regard::nn::training {
+
+template <class T>
+Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, const AttentionCoreConfig& core,
+                        bool bias, WeightLayout layout)
+    : kind_(kind), hidden_(hidden), q_width_(core.num_q_heads * core.head_dim), kv_width_(core.num_kv_heads * core.head_dim), core_(core) {
+  if (!names.fused.empty()) {
+    fused_ = Linear<T>(store, names.fused, hidden, q_width_ + 2 * kv_width_, bias, layout);
+  } else {
+    query_ = Linear<T>(store, names.query, hidden, q_width_, bias, layout);
+    key_ = Linear<T>(store, names.key, hidden, kv_width_, bias, layout);
+    value_ = Linear<T>(store, names.value, hidden, kv_width_, bias, layout);
+  }
+  output_ = Linear<T>(store, names.output, q_width_, hidden, bias, layout);
+  if (names.relative.empty()) return;
+  relative_ = Linear<T>(store, names.relative, hidden, q_width_, false);
+  content_bias_ = store.add(names.content_bias, {core.num_q_heads, core.head_dim}, WeightDecay::kNone);
+  position_bias_ = store.add(names.position_bias, {core.num_q_heads, core.head_dim}, WeightDecay::kNone);
+}
+
+// Side by side, as a fused projection writes them.
+template <class T>
+typename Attention<T>::Projected Attention<T>::take_projected(Memory& memory, int64_t rows, int64_t key_rows) const {
+  Projected p;
+  p.q_stride = self() ? q_width_ + 2 * kv_width_ : q_width_;
+  p.kv_stride = self() ? p.q_stride : 2 * kv_width_;
+  p.q = memory.take<T>(rows * p.q_stride);
+  T* keys = self() ? p.q : memory.take<T>(key_rows * p.kv_stride);
+  if (keys == nullptr) return p;  // only measured
+  p.k = self() ? keys + q_width_ : keys;
+  p.v = p.k + kv_width_;
+  return p;
+}
+
+template <class T>
+typename Attention<T>::Saved Attention<T>::take(Memory& memory, int64_t rows, int64_t key_rows) const {
+  Saved s;
+  s.projected = take_projected(memory, rows, key_rows);
+  s.out = memory.take<T>(rows * q_width_);
+  s.lse = memory.take<T>(rows * core_.config().num_q_heads);
+  return s;
+}
+
+template <class T>
+typename Attention<T>::Distances Attention<T>::distances(const PositionTables<T>& tables, const Sequences& sequences, Memory& memory) const {
+  Distances d;
+  if (!relative()) return d;
+  const bool counted = sequences.encoding_positions.empty();
+  const int64_t span = counted ? sequences.seq : tables.max_positions;
+  d.first = counted && tables.causal ? 0 : -(span - 1);
+  d.count = span - d.first;
+  d.sinusoids = tables.sinusoids.data() + (tables.max_positions - 1 + d.first) * hidden_;
+  d.projected = memory.take<T>(d.count * q_width_);
+  return d;
+}
+
+template <class T>
+MemoryPlan Attention<T>::plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences& keys) const {
+  const int64_t rows = sequences.rows(), key_rows = keys.rows();
+  Memory saved, scratch;
+  take(saved, rows, key_rows);
+  const Distances d = distances(tables, sequences, scratch);
+  if (relative()) scratch.take<T>(d.count * q_width_);  // gradients
+  scratch.take<T>(rows * q_width_);                      // of the output of attention
+  take_projected(scratch, rows, key_rows);               // of queries, keys and values
+  CoreTerms<const T> terms;
+  if (tables.t5_table >= 0) terms.t5_table = reinterpret_cast<const T*>(&terms);  // only asked whether there is one
+  if (relative()) terms.xl_r = reinterpret_cast<const T*>(&terms);
+  terms.distances = d.count;
+  const MemoryPlan linear = fused_.plan(pool, rows) + query_.plan(pool, rows) + key_.plan(pool, key_rows) + value_.plan(pool, key_rows) +
+                            output_.plan(pool, rows) + relative_.plan(pool, d.count);
+  return {saved.used(), scratch.used() + std::max(linear.scratch, core_.scratch(terms))};
+}
+
+template <class T>
+CoreCall<T> Attention<T>::call(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences,
+                               const KeySource<T>* source, const DropoutOf& dropout, const Saved& saved, const Distances& distances) const {
+  CoreCall<T> c;
+  c.queries = &sequences;
+  c.keys = source == nullptr ? &sequences : source->sequences;
+  c.q = {saved.projected.q, saved.projected.q_stride};
+  c.k = {saved.projected.k, saved.projected.kv_stride};
+  c.v = {saved.projected.v, saved.projected.kv_stride};
+  c.dropout = dropout.rate;
+  c.dropout_seed = dropout.seed;
+  if (self() && tables.t5_table >= 0) c.terms.t5_table = context.parameters.value(tables.t5_table);
+  if (!relative()) return c;
+  c.terms.xl_u = context.parameters.value(content_bias_);
+  c.terms.xl_v = context.parameters.value(position_bias_);
+  c.terms.xl_r = distances.projected;
+  c.terms.first_distance = distances.first;
+  c.terms.distances = distances.count;
+  return c;
+}
+
+template <class T>
+void Attention<T>::forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x,
+                           const KeySource<T>* source, const DropoutOf& dropout, const Saved& saved, T* y, Memory scratch) const {
+  const int64_t rows = sequences.rows(), key_rows = source == nullptr ? rows : source->sequences->rows();
+  const TensorView<const T> input(x, {rows, hidden_}), keys(source == nullptr ? x : source->rows, {key_rows, hidden_});
+  const auto strided = [](T* data, int64_t n, int64_t width, int64_t stride) {
+    TensorView<T> view(data, {n, width});
+    view.strides[0] = stride;
+    return view;
+  };
+  const Projected& p = saved.projected;
+  if (fused_.out() > 0) {
+    fused_.forward(context, input, {p.q, {rows, p.q_stride}}, scratch);
+  } else {
+    query_.forward(context, input, strided(p.q, rows, q_width_, p.q_stride), scratch);
+    key_.forward(context, keys, strided(p.k, key_rows, kv_width_, p.kv_stride), scratch);
+    value_.forward(context, keys, strided(p.v, key_rows, kv_width_, p.kv_stride), scratch);
+  }
+  const AttentionCoreConfig& core = core_.config();
+  if (self() && tables.rope.half > 0) {
+    rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_q_heads, core.head_dim, p.q, p.q_stride);
+    rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_kv_heads, core.head_dim, p.k, p.kv_stride);
+  }
+  const Distances d = distances(tables, sequences, scratch);
+  if (relative()) relative_.forward(context, {d.sinusoids, {d.count, hidden_}}, {d.projected, {d.count, q_width_}}, scratch);
+  core_.forward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse);
+  output_.forward(context, {saved.out, {rows, q_width_}}, {y, {rows, hidden_}}, scratch);
+}
+
+template <class T>
+void Attention<T>::backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x,
+                            const KeySource<T>* source, const DropoutOf& dropout, const Saved& saved, const T* dy, T* dx,
+                            Memory scratch) const {
+  const int64_t rows = sequences.rows(), key_rows = source == nullptr ? rows : source->sequences->rows();
+  const AttentionCoreConfig& core = core_.config();
+  const Distances d = distances(tables, sequences, scratch);
+  T* dprojected = relative() ? scratch.take<T>(d.count * q_width_) : nullptr;
+  T* dout = scratch.take<T>(rows * q_width_);
+  const Projected gradients = take_projected(scratch, rows, key_rows);
+  output_.backward(context, {saved.out, {rows, q_width_}}, {dy, {rows, hidden_}}, {dout, {rows, q_width_}}, scratch);
+
+  CoreGradients<T> into;
+  into.dq = {gradients.q, gradients.q_stride};
+  into.dk = {gradients.k, gradients.kv_stride};
+  into.dv = {gradients.v, gradients.kv_stride};
+  if (self() && tables.t5_table >= 0) into.terms.t5_table = context.parameters.gradient(tables.t5_table);
+  if (relative()) {
+    relative_.forward(context, {d.sinusoids, {d.count, hidden_}}, {d.projected, {d.count, q_width_}}, scratch);
+    std::fill_n(dprojected, d.count * q_width_, T{0});
+    into.terms.xl_u = context.parameters.gradient(content_bias_);
+    into.terms.xl_v = context.parameters.gradient(position_bias_);
+    into.terms.xl_r = dprojected;
+  }
+  core_.backward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, {dout, q_width_}, into,
+                 scratch);
+  if (relative()) relative_.backward(context, {d.sinusoids, {d.count, hidden_}}, {dprojected, {d.count, q_width_}}, {}, scratch);
+  if (self() && tables.rope.half > 0) {
+    rotate_rows<T>(context, sequences, tables.rope, Turn::kBack, core.num_q_heads, core.head_dim, gradients.q, gradients.q_stride);
+    rotate_rows<T>(context, sequences, tables.rope, Turn::kBack, core.num_kv_heads, core.head_dim, gradients.k, gradients.kv_stride);
+  }
+
+  const TensorView<const T> input(x, {rows, hidden_}), keys(source == nullptr ? x : source->rows, {key_rows, hidden_});
+  const auto strided = [](const T* data, int64_t n, int64_t width, int64_t stride) {
+    TensorView<const T> view(data, {n, width});
+    view.strides[0] = stride;
+    return view;
+  };
+  if (fused_.out() > 0) {
+    fused_.backward(context, input, {gradients.q, {rows, gradients.q_stride}}, {dx, {rows, hidden_}}, scratch);
+    return;
+  }
+  T* dkeys = source == nullptr ? dx : source->gradients;
+  query_.backward(context, input, strided(gradients.q, rows, q_width_, gradients.q_stride), {dx, {rows, hidden_}}, scratch);
+  key_.backward(context, keys, strided(gradients.k, key_rows, kv_width_, gradients.kv_stride), {dkeys, {key_rows, hidden_}}, scratch,
+                Accumulate::kAdd);
+  value_.backward(context, keys, strided(gradients.v, key_rows, kv_width_, gradients.kv_stride), {dkeys, {key_rows, hidden_}}, scratch,
+                  Accumulate::kAdd);
+}
+
+template class Attention<float>;
+template class Attention<double>;
+
+}  // namespace regard::nn::training

@@ -1,0 +1,95 @@
+// The attention half of a layer: projections, rotation, attention, output projection; forward and backward. Self-attention and
+// the attention of a decoder to an encoder's output differ in where keys and values come from.
+#pragma once
+
+#include <string>
+
+#include "nn/training/attention_core.h"
+#include "nn/training/linear.h"
+
+namespace regard::nn::training {
+
+/// Names of the linear layers. With `fused` queries, keys and values are one projection.
+struct AttentionNames {
+  std::string fused, query, key, value, output;
+  /// Transformer-XL's terms; empty: none.
+  std::string relative, content_bias, position_bias;
+};
+
+/// What the layers of a stack have in common.
+template <class T>
+struct PositionTables {
+  RopeTable<T> rope;         ///< half 0: none
+  int t5_table = -1;         ///< parameter [buckets, num_q_heads]
+  std::vector<T> sinusoids;  ///< Transformer-XL: [2 max_positions - 1, hidden], of the distances from -(max_positions - 1) on
+  int64_t max_positions = 0;
+  bool causal = false;  ///< no query sees a key behind it, so that negative distances need no vector
+};
+
+/// The rows that keys and values come from.
+template <class T>
+struct KeySource {
+  const Sequences* sequences = nullptr;
+  const T* rows = nullptr;  ///< [rows, hidden]
+  T* gradients = nullptr;   ///< added to in backward
+};
+
+template <class T>
+class Attention {
+ public:
+  enum class Kind { kSelf, kCross };
+
+  Attention() = default;
+  Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, const AttentionCoreConfig& core, bool bias,
+            WeightLayout layout);
+
+  const Linear<T>& output() const noexcept { return output_; }
+
+  /// Queries, keys and values by rows.
+  struct Projected {
+    T *q = nullptr, *k = nullptr, *v = nullptr;
+    int64_t q_stride = 0, kv_stride = 0;
+  };
+  struct Saved {
+    Projected projected;
+    T* out = nullptr;  // [rows, heads * head_dim]
+    T* lse = nullptr;  // [batch, heads, seq]
+  };
+  Saved take(Memory& memory, int64_t rows, int64_t key_rows) const;
+  MemoryPlan plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences& keys) const;
+
+  /// How often weights are left out.
+  struct DropoutOf {
+    double rate = 0;
+    uint64_t seed = 0;
+  };
+
+  /// x and y are dense [rows, hidden]. Self-attention takes its keys from x and has no `source`.
+  void forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x, const KeySource<T>* source,
+               const DropoutOf& dropout, const Saved& saved, T* y, Memory scratch) const;
+  /// Adds the gradients of parameters and source; writes dx.
+  void backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x, const KeySource<T>* source,
+                const DropoutOf& dropout, const Saved& saved, const T* dy, T* dx, Memory scratch) const;
+
+ private:
+  bool self() const noexcept { return kind_ == Kind::kSelf; }
+  bool relative() const noexcept { return relative_.out() > 0; }
+  Projected take_projected(Memory& memory, int64_t rows, int64_t key_rows) const;
+  // The vectors of all distances that occur, projected.
+  struct Distances {
+    int64_t first = 0, count = 0;
+    const T* sinusoids = nullptr;
+    T* projected = nullptr;
+  };
+  Distances distances(const PositionTables<T>& tables, const Sequences& sequences, Memory& memory) const;
+  CoreCall<T> call(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
+                   const DropoutOf& dropout, const Saved& saved, const Distances& distances) const;
+
+  Kind kind_ = Kind::kSelf;
+  int64_t hidden_ = 0, q_width_ = 0, kv_width_ = 0;
+  Linear<T> fused_, query_, key_, value_, output_, relative_;
+  int content_bias_ = -1, position_bias_ = -1;
+  AttentionCore<T> core_;
+};
+
+}  // namespace regard::nn::training

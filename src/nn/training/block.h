@@ -1,0 +1,84 @@
+// One layer of a stack: self-attention, attention to an encoder, feed-forward, each a branch beside the residual stream with a
+// norm before or behind it; forward and backward. A decoder of an encoder-decoder has all three, other layers the first and
+// the last, and a layer without a feed-forward half the first alone.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "nn/training/attention.h"
+#include "nn/training/feed_forward.h"
+#include "nn/training/norm.h"
+
+namespace regard::nn::training {
+
+/// Names of the parameters of a layer; an empty norm: no such branch.
+struct BlockNames {
+  std::string self_norm, cross_norm, feed_forward_norm;
+  AttentionNames self, cross;
+  FeedForwardNames feed_forward;
+  WeightLayout layout = WeightLayout::kOutIn;
+};
+
+template <class T>
+class Block {
+ public:
+  /// `layer` tells layers apart for dropout: unique in the model.
+  Block(ParameterStore<T>& store, const TransformerConfig& config, const BlockNames& names, const AttentionCoreConfig& self,
+        const AttentionCoreConfig& cross, int64_t layer);
+
+  /// One branch: where it starts, what is normalised, and with Recompute::kNone the normalised rows.
+  struct BranchSaved {
+    T* input = nullptr;   // [rows, hidden]; the block's own input for the first one
+    T* summed = nullptr;  // kPost: before the norm
+    T* normed = nullptr;  // kPre with Recompute::kNone
+    typename Norm<T>::Saved norm;
+  };
+  struct Saved {
+    BranchSaved self, cross, feed_forward;
+    typename Attention<T>::Saved self_attention, cross_attention;
+    typename FeedForward<T>::Saved activations;
+  };
+
+  /// Everything but the block's input.
+  Saved take(Memory& memory, int64_t rows, int64_t source_rows, Recompute recompute) const;
+  MemoryPlan plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences* source,
+                  Recompute recompute) const;
+
+  /// y = the layer's output for x, both [rows, hidden] and kept apart. `source` is null without cross-attention.
+  void forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source, T* x,
+               Saved& saved, T* y, Memory scratch) const;
+  /// dx holds the gradient of y and gets that of x. Adds the gradients of parameters and source.
+  void backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
+                const Saved& saved, T* dx, Memory scratch) const;
+
+  /// The matrices that write into the residual stream.
+  std::vector<int> residual_weights() const;
+
+ private:
+  struct Branch {
+    const Norm<T>* norm;
+    DropoutSite site;
+  };
+  BranchSaved take_branch(Memory& memory, int64_t rows, Recompute recompute) const;
+  template <class Run>
+  void branch_forward(const Context<T>& context, const Sequences& sequences, const Branch& branch, const BranchSaved& saved, T* y,
+                      Memory scratch, Run run) const;
+  template <class Run>
+  void branch_backward(const Context<T>& context, const Sequences& sequences, const Branch& branch, const BranchSaved& saved, T* dx,
+                       Memory scratch, Run run) const;
+  typename Attention<T>::DropoutOf attention_dropout(const Context<T>& context, DropoutSite site) const {
+    return {attention_dropout_, context.dropout.seed_of(layer_, site)};
+  }
+
+  int64_t hidden_;
+  NormPlacement placement_;
+  double residual_dropout_, attention_dropout_;
+  int64_t layer_;
+  Norm<T> self_norm_, cross_norm_, feed_forward_norm_;
+  Attention<T> self_;
+  std::optional<Attention<T>> cross_;
+  std::optional<FeedForward<T>> feed_forward_;
+};
+
+}  // namespace regard::nn::training

@@ -1,0 +1,46 @@
+// The feed-forward half of a layer, plain or gated: forward and backward. nn/feed_forward.h has the formulas.
+#pragma once
+
+#include <string>
+
+#include "nn/training/linear.h"
+#include "nn/training/transformer_config.h"
+
+namespace regard::nn::training {
+
+/// Names of the linear layers; `gate` is empty for the plain form.
+struct FeedForwardNames {
+  std::string gate, up, down;
+};
+
+template <class T>
+class FeedForward {
+ public:
+  FeedForward() = default;
+  FeedForward(ParameterStore<T>& store, const FeedForwardNames& names, int64_t hidden, int64_t width, Activation activation, bool bias,
+              WeightLayout layout);
+
+  const Linear<T>& down() const noexcept { return down_; }
+
+  /// Per row 1 width (plain) or 2 (gated), and one more where the activated values are kept, too.
+  struct Saved {
+    T *gate = nullptr, *up = nullptr, *active = nullptr;
+  };
+  Saved take(Memory& memory, int64_t rows, Recompute recompute) const;
+  MemoryPlan plan(const ThreadPool& pool, int64_t rows, Recompute recompute) const;
+
+  /// x and y are dense [rows, hidden].
+  void forward(const Context<T>& context, const T* x, int64_t rows, const Saved& saved, T* y, Memory scratch) const;
+  /// Adds the gradients of the parameters; writes dx.
+  void backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx, Memory scratch) const;
+
+ private:
+  bool gated() const noexcept { return gate_.out() > 0; }
+  void activate(const Context<T>& context, const Saved& saved, int64_t rows, T* y) const;
+
+  Activation activation_ = Activation::kGeluTanh;
+  int64_t hidden_ = 0, width_ = 0;
+  Linear<T> gate_, up_, down_;
+};
+
+}  // namespace regard::nn::training

@@ -1,0 +1,232 @@
+#include "nn/training/gemm.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/checked.h"
+#include "kernels/registry.h"
+
+namespace regard::nn::training {
+namespace {
+
+using kernels::GemmKernels;
+
+// Below this many products waking a thread costs more than the work: about 3 microseconds on one core.
+constexpr int64_t kWorthAThread = 65536;
+// Inner positions that are multiplied at a time: a panel of them stays in the second-level cache, and the rows of a tile in the
+// first-level cache, while the sums make few trips through memory.
+constexpr int64_t kInner = 768;
+// Rows of one item: the panels pass a block of rows, so longer ones stream the panels less often, until they leave the cache.
+constexpr int64_t kBlockRows = 256;
+// Strips of one item of a weight gradient; packed, they have to stay in the second-level cache beside a panel.
+constexpr int64_t kBlockStrips = 8;
+
+int64_t round_up(int64_t n, int64_t step) { return ceil_div(n, step) * step; }
+
+// The matrix [rows, columns] that B is in memory, or its transpose.
+enum class Stored { kAsIs, kTransposed };
+struct Matrix {
+  const float* data;
+  int64_t ld;
+  int64_t inner;
+  int64_t columns;
+  Stored stored = Stored::kAsIs;
+};
+
+int64_t panels_of(int64_t columns, const GemmKernels& k) { return ceil_div<int64_t>(columns, k.panel_columns); }
+int64_t panel_floats(int64_t columns, int64_t inner, const GemmKernels& k) { return panels_of(columns, k) * k.panel_columns * inner; }
+int columns_of(int64_t panel, int64_t columns, const GemmKernels& k) {
+  return static_cast<int>(std::min<int64_t>(k.panel_columns, columns - panel * k.panel_columns));
+}
+
+// Calls f(item, thread) for every item, on the threads when the products are worth it.
+template <class F>
+void share(const GemmContext& context, int64_t items, int64_t products, F f) {
+  if (products < kWorthAThread) {
+    context.pool.for_each(
+        1,
+        [&](int64_t, int thread) {
+          for (int64_t i = 0; i < items; ++i) f(i, thread);
+        },
+        context.stop);
+  } else {
+    context.pool.for_each(items, f, context.stop);
+  }
+}
+
+void pack_panel(const GemmKernels& k, const Matrix& b, int64_t panel, float* panels) {
+  const int64_t c = panel * k.panel_columns;
+  float* to = panels + c * b.inner;
+  const int columns = columns_of(panel, b.columns, k);
+  if (b.stored == Stored::kAsIs)
+    k.pack_columns(b.data + c, b.ld, b.inner, columns, to);
+  else
+    k.pack_transposed(b.data + c * b.ld, b.ld, b.inner, columns, to);
+}
+
+// How many blocks rows are cut into, given the panels: as few as share the work out evenly.
+int64_t row_blocks(int64_t rows, int64_t panels, int64_t threads, const GemmKernels& k) {
+  constexpr int64_t kPerBlock = 4;  // what beginning a block costs, in rows
+  const int64_t fewest = ceil_div(rows, kBlockRows), most = std::max(fewest, std::min(2 * threads * fewest, rows / (4 * k.tile_rows)));
+  int64_t best = fewest, best_cost = 0;
+  for (int64_t blocks = fewest; blocks <= most; ++blocks) {
+    const int64_t cost = ceil_div(panels * blocks, threads) * (ceil_div(rows, blocks) + kPerBlock);
+    if (blocks == fewest || cost < best_cost) {
+      best = blocks;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+// c = a times packed panels: blocks of rows, which all panels pass before the next.
+void multiply_rows(const GemmContext& context, TensorView<const float> a, const float* panels, const float* bias, TensorView<float> c,
+                   Accumulate accumulate) {
+  const GemmKernels& k = *kernels::kernels().gemm;
+  const int64_t rows = a.shape[0], inner = a.shape[1], columns = c.shape[1], lda = a.strides[0], ldc = c.strides[0];
+  if (rows == 0 || columns == 0) return;
+  const int64_t count = panels_of(columns, k), blocks = row_blocks(rows, count, context.pool.size(), k);
+  const int64_t chunks = std::max<int64_t>(1, ceil_div(inner, kInner));  // no positions give the start and the bias
+  const auto begin = [&](int64_t block) { return std::min(rows, round_up(rows * block / blocks, k.tile_rows)); };
+  share(context, count * blocks, rows * columns * std::max<int64_t>(1, inner), [&](int64_t item, int) {
+    const int64_t panel = item % count, r0 = begin(item / count), r1 = begin(item / count + 1), j = panel * k.panel_columns;
+    for (int64_t i = 0; i < chunks; ++i) {
+      const int64_t k0 = inner * i / chunks, k1 = inner * (i + 1) / chunks;
+      k.multiply_rows(a.data + r0 * lda + k0, lda, r1 - r0, panels + j * inner + k0 * k.panel_columns, k1 - k0,
+                      bias != nullptr && i + 1 == chunks ? bias + j : nullptr, c.data + r0 * ldc + j, ldc, columns_of(panel, columns, k),
+                      i == 0 ? accumulate : Accumulate::kAdd);
+    }
+  });
+}
+
+// How the rows of a weight gradient are cut: whole strips, and as many blocks for each thread.
+struct StripBlocks {
+  int64_t strips, blocks, longest;
+  StripBlocks(int64_t rows, int64_t threads, const GemmKernels& k)
+      : strips(ceil_div<int64_t>(rows, k.tile_rows)),
+        blocks(std::min(strips, round_up(ceil_div(strips, kBlockStrips), threads))),
+        longest(blocks == 0 ? 0 : ceil_div(strips, blocks)) {}
+  int64_t begin(int64_t block) const { return strips * block / blocks; }
+};
+
+// Where the parts of the scratch of a weight gradient are, in floats.
+struct GradientScratch {
+  int64_t panels, strips, total;
+  GradientScratch(int64_t result_rows, int64_t columns, int64_t rows, int64_t threads, const GemmKernels& k) {
+    const int64_t inner = std::min(rows, kInner);
+    panels = panel_floats(columns, inner, k);
+    strips = round_up(StripBlocks(result_rows, threads, k).longest * k.tile_rows * inner, 16);
+    total = panels + threads * strips;
+  }
+};
+
+// Sums of columns that join a weight gradient: those of its rows' operand, of its columns' operand, or none.
+struct ColumnSums {
+  float* of_a = nullptr;
+  float* of_b = nullptr;
+};
+
+// c[i][j] += sum over m of a[m][i] b[m][j], for c dense. Rows m come in chunks; the threads pack b's chunk together, then each
+// packs and multiplies blocks of a's columns. An element belongs to one block, so its chain is whole.
+void multiply_gradient(const GemmContext& context, TensorView<const float> a, TensorView<const float> b, float* c, ColumnSums sums) {
+  const GemmKernels& k = *kernels::kernels().gemm;
+  const int64_t rows = a.shape[0], height = a.shape[1], width = b.shape[1], lda = a.strides[0], ldb = b.strides[0];
+  const StripBlocks cut(height, context.pool.size(), k);
+  const GradientScratch layout(height, width, rows, context.pool.size(), k);
+  float* const panels = context.scratch.data();
+  const int64_t count = panels_of(width, k), chunks = ceil_div(rows, kInner);
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const int64_t m0 = rows * chunk / chunks, inner = rows * (chunk + 1) / chunks - m0;
+    const Matrix part{b.data + m0 * ldb, ldb, inner, width};
+    share(context, count, inner * width, [&](int64_t panel, int) {
+      pack_panel(k, part, panel, panels);
+      const int64_t j = panel * k.panel_columns;
+      if (sums.of_b != nullptr) k.add_rows(part.data + j, ldb, inner, columns_of(panel, width, k), sums.of_b + j);
+    });
+    share(context, cut.blocks, inner * height * std::max<int64_t>(1, width), [&](int64_t block, int thread) {
+      const int64_t i0 = cut.begin(block) * k.tile_rows, i1 = std::min(height, cut.begin(block + 1) * k.tile_rows);
+      float* const strips = panels + layout.panels + thread * layout.strips;
+      const float* from = a.data + m0 * lda + i0;
+      k.pack_strips(from, lda, inner, i1 - i0, strips);
+      if (sums.of_a != nullptr) k.add_rows(from, lda, inner, i1 - i0, sums.of_a + i0);
+      for (int64_t panel = 0; panel < count; ++panel) {
+        const int64_t j = panel * k.panel_columns;
+        k.multiply_strips(strips, i1 - i0, panels + j * inner, inner, c + i0 * width + j, width, columns_of(panel, width, k), Accumulate::kAdd);
+      }
+    });
+  }
+}
+
+template <class T>
+void require_rows(const char* function, const char* name, const TensorView<T>& x, int64_t rows, int64_t width) {
+  require(x.rank == 2 && x.shape[0] == rows && x.shape[1] == width, "[TrainableLinear::{}] {} is [{}, {}] with {} axes; expected [{}, {}]", function,
+          name, x.shape[0], x.shape[1], x.rank, rows, width);
+  require(width <= 1 || x.strides[1] == 1, "[TrainableLinear::{}] the elements of a row of {} are {} apart; expected 1", function, name, x.strides[1]);
+  require(rows <= 1 || x.strides[0] >= width, "[TrainableLinear::{}] rows of {} are {} apart and overlap; expected at least {}", function, name,
+          x.strides[0], width);
+}
+
+void require_scratch(const GemmContext& context, const TrainableLinearConfig& config, int64_t rows) {
+  const int64_t needed = gemm_scratch(context.pool, config, rows), given = static_cast<int64_t>(context.scratch.size());
+  require(given >= needed, "[TrainableLinear::backward_weight] {} floats of scratch; expected at least {}", given, needed);
+}
+
+}  // namespace
+
+int64_t gemm_scratch(const ThreadPool& pool, const TrainableLinearConfig& layer, int64_t rows) {
+  const bool is_out_in = layer.layout == WeightLayout::kOutIn;
+  const int64_t height = is_out_in ? layer.out : layer.in, width = is_out_in ? layer.in : layer.out;
+  return GradientScratch(height, width, rows, pool.size(), *kernels::kernels().gemm).total;
+}
+
+TrainableLinear::TrainableLinear(const TrainableLinearConfig& config) : config_(config) {
+  require(config.out >= 0 && config.in >= 0, "[TrainableLinear] a matrix of [{}, {}]; sizes cannot be negative", config.out, config.in);
+  if (config.precision != GemmPrecision::kF32) fail(Code::kUnsupported, "[TrainableLinear] there are no products of bf16 on this machine; ask for f32");
+  const GemmKernels& k = *kernels::kernels().gemm;
+  const auto elements = checked_mul<int64_t>(config.out, config.in);
+  const auto padded = checked_mul<int64_t>(std::max(config.out, config.in), std::min(config.out, config.in) + k.panel_columns);
+  if (!elements || !padded) fail(Code::kResourceExhausted, "[TrainableLinear] a matrix of [{}, {}] does not fit in memory", config.out, config.in);
+  forward_ = AlignedBuffer<float>(static_cast<size_t>(panel_floats(config.out, config.in, k)));
+  backward_ = AlignedBuffer<float>(static_cast<size_t>(panel_floats(config.in, config.out, k)));
+}
+
+void TrainableLinear::forward(const GemmContext& context, const float* weight, const float* bias, TensorView<const float> x,
+                              TensorView<float> y) {
+  require_rows("forward", "x", x, x.shape[0], config_.in);
+  require_rows("forward", "y", y, x.shape[0], config_.out);
+  if (!forward_packed_) pack(context, weight, Direction::kForward);
+  multiply_rows(context, x, forward_.data(), bias, y, Accumulate::kOverwrite);
+}
+
+void TrainableLinear::backward_input(const GemmContext& context, const float* weight, TensorView<const float> dy, TensorView<float> dx,
+                                     Accumulate accumulate) {
+  require_rows("backward_input", "dy", dy, dy.shape[0], config_.out);
+  require_rows("backward_input", "dx", dx, dy.shape[0], config_.in);
+  if (!backward_packed_) pack(context, weight, Direction::kBackward);
+  multiply_rows(context, dy, backward_.data(), nullptr, dx, accumulate);
+}
+
+void TrainableLinear::backward_weight(const GemmContext& context, TensorView<const float> x, TensorView<const float> dy, float* dweight,
+                                      float* dbias) const {
+  require_rows("backward_weight", "x", x, x.shape[0], config_.in);
+  require_rows("backward_weight", "dy", dy, x.shape[0], config_.out);
+  require_scratch(context, config_, x.shape[0]);
+  if (config_.layout == WeightLayout::kOutIn)
+    multiply_gradient(context, dy, x, dweight, {.of_a = dbias});
+  else
+    multiply_gradient(context, x, dy, dweight, {.of_b = dbias});
+}
+
+// Forward multiplies with W^T [in, out], backward with W [out, in]; one of them is what lies in memory.
+void TrainableLinear::pack(const GemmContext& context, const float* weight, Direction direction) {
+  const bool is_forward = direction == Direction::kForward;
+  const int64_t inner = is_forward ? config_.in : config_.out, columns = is_forward ? config_.out : config_.in;
+  const bool as_is = is_forward == (config_.layout == WeightLayout::kInOut);
+  const Matrix b{weight, as_is ? columns : inner, inner, columns, as_is ? Stored::kAsIs : Stored::kTransposed};
+  const GemmKernels& k = *kernels::kernels().gemm;
+  float* const panels = is_forward ? forward_.data() : backward_.data();
+  share(context, panels_of(columns, k), inner * columns, [&](int64_t panel, int) { pack_panel(k, b, panel, panels); });
+  (is_forward ? forward_packed_ : backward_packed_) = true;
+}
+
+}  // namespace regard::nn::training

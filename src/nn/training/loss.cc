@@ -1,0 +1,70 @@
+#include "nn/training/loss.h"
+
+#include <algorithm>
+
+#include "nn/rows.h"
+
+namespace regard::nn::training {
+
+// As many as stay in the second-level cache with their logits, but enough for the head's product to be worth packing.
+template <class T>
+int64_t LinearCrossEntropy<T>::chunk_rows(int64_t rows) const noexcept {
+  constexpr int64_t kElements = int64_t{1} << 18, kFewest = 192;
+  return std::min(rows, std::max(kFewest, kElements / (head_.out() + head_.in())));
+}
+
+template <class T>
+MemoryPlan LinearCrossEntropy<T>::plan(const ThreadPool& pool, int64_t rows) const {
+  const int64_t chunk = chunk_rows(rows);
+  Memory scratch;
+  scratch.take<int64_t>(rows);
+  scratch.take<RowLoss>(chunk);
+  scratch.take<T>(chunk * head_.in());
+  scratch.take<T>(chunk * head_.in());
+  scratch.take<T>(chunk * head_.out());
+  return {0, scratch.used() + head_.plan(pool, rows).scratch};
+}
+
+template <class T>
+LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& sequences, const T* x, std::span<const int32_t> labels,
+                                   double factor, T* dx, Memory scratch) const {
+  const int64_t rows = sequences.rows(), hidden = head_.in(), classes = head_.out(), chunk = chunk_rows(rows);
+  int64_t* counted = scratch.take<int64_t>(rows);
+  RowLoss* losses = scratch.take<RowLoss>(chunk);
+  T *input = scratch.take<T>(chunk * hidden), *dinput = scratch.take<T>(chunk * hidden), *logits = scratch.take<T>(chunk * classes);
+  LossSum sum;
+  for (int64_t r = 0; r < rows; ++r)
+    if (labels[static_cast<size_t>(r)] != kIgnoredLabel && sequences.is_token(r)) counted[sum.counted++] = r;
+  if (dx != nullptr) std::fill_n(dx, rows * hidden, T{0});
+
+  for (int64_t first = 0; first < sum.counted; first += chunk) {
+    const int64_t n = std::min(chunk, sum.counted - first);
+    for_each_row(context.pool, n, hidden, [&](int64_t i) { std::copy_n(x + counted[first + i] * hidden, hidden, input + i * hidden); });
+    const TensorView<const T> in(input, {n, hidden});
+    head_.forward(context, in, {logits, {n, classes}}, scratch);
+    for_each_row(context.pool, n, 8 * classes, [&](int64_t i) {
+      const int64_t label = labels[static_cast<size_t>(counted[first + i])];
+      losses[i] = cross_entropy_row<T>(options_, logits + i * classes, classes, label, factor,
+                                       dx == nullptr ? Gradient::kEvaluate : Gradient::kWanted);
+    });
+    for (int64_t i = 0; i < n; ++i) {
+      sum.nats += losses[i].nats;
+      sum.objective += losses[i].objective;
+      sum.correct += losses[i].correct ? 1 : 0;
+    }
+    if (dx == nullptr) continue;
+    head_.backward(context, in, {logits, {n, classes}}, {dinput, {n, hidden}}, scratch);
+    for_each_row(context.pool, n, hidden, [&](int64_t i) { std::copy_n(dinput + i * hidden, hidden, dx + counted[first + i] * hidden); });
+  }
+  return sum;
+}
+
+template <class T>
+void LinearCrossEntropy<T>::logits(const Context<T>& context, const T* x, int64_t rows, T* y, Memory scratch) const {
+  head_.forward(context, {x, {rows, head_.in()}}, {y, {rows, head_.out()}}, scratch);
+}
+
+template class LinearCrossEntropy<float>;
+template class LinearCrossEntropy<double>;
+
+}  // namespace regard::nn::training

@@ -1,0 +1,83 @@
+// The arithmetic under the modules besides products: norms, activations, dropout, rotations, cross-entropy, over rows. float
+// runs the kernels, any other scalar plain loops; nothing above knows which is at work.
+//
+// No result depends on the number of threads: rows are independent, and a sum over rows is one chain per element, in the order
+// of the rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/activation.h"
+#include "nn/norm.h"
+#include "nn/training/context.h"
+#include "nn/training/memory.h"
+#include "regard/position.h"
+#include "regard/tensor.h"
+
+namespace regard::nn::training {
+
+/// What backward needs of a normalised row; the mean of RMSNorm is 0.
+template <class T>
+struct NormStats {
+  T mean;
+  T rstd;  ///< 1 / deviation
+};
+/// The rows of x [rows, n], normalised; y may be x. bias may be null.
+template <class T>
+void normalise(const Context<T>& context, NormKind kind, double eps, const T* x, int64_t rows, int64_t n, const T* gain, const T* bias, T* y,
+               NormStats<T>* stats);
+/// dx += the gradients of the rows; dgain and dbias (null: none) += theirs.
+template <class T>
+void normalise_backward(const Context<T>& context, NormKind kind, const T* x, const NormStats<T>* stats, const T* dy, int64_t rows, int64_t n,
+                        const T* gain, T* dgain, T* dbias, T* dx);
+
+/// y = f(x) or f(gate) * up, `rows` rows of n.
+template <class T>
+void activate_rows(const Context<T>& context, Activation f, const T* x, int64_t rows, int64_t n, T* y);
+template <class T>
+void activate_rows_backward(const Context<T>& context, Activation f, const T* x, const T* dy, int64_t rows, int64_t n, T* dx);
+template <class T>
+void activate_gated_rows(const Context<T>& context, Activation f, const T* gate, const T* up, int64_t rows, int64_t n, T* y);
+template <class T>
+void activate_gated_rows_backward(const Context<T>& context, Activation f, const T* gate, const T* up, const T* dy, int64_t rows, int64_t n,
+                                  T* dgate, T* dup);
+
+/// y = x + dropout(branch), or y = dropout(branch) without x; `rate` counts only while the clock is on. y may be x or branch.
+template <class T>
+void add_dropped(const Context<T>& context, const Sequences& sequences, uint64_t site_seed, double rate, const T* x, const T* branch,
+                 int64_t n, T* y);
+
+/// y += x.
+template <class T>
+void add_rows(const Context<T>& context, const T* x, int64_t rows, int64_t n, T* y);
+
+/// Cosines and sines of every encoding position, [positions, half] each.
+template <class T>
+struct RopeTable {
+  RopeOrder order = RopeOrder::kHalfSplit;
+  int64_t half = 0;  ///< 0: no rotation
+  std::vector<T> cos, sin, minus_sin;
+};
+template <class T>
+RopeTable<T> rope_table(const RopeConfig& config, int64_t positions);
+/// Turns the heads of all rows by their encoding positions, in place; kBack turns gradients back.
+enum class Turn { kForward, kBack };
+template <class T>
+void rotate_rows(const Context<T>& context, const Sequences& sequences, const RopeTable<T>& table, Turn turn, int64_t heads, int64_t dim,
+                 T* data, int64_t row_stride);
+
+/// What a row of logits is worth, and its gradient.
+struct CrossEntropy {
+  double label_smoothing = 0, z_loss = 0;
+};
+struct RowLoss {
+  double nats = 0, objective = 0;
+  bool correct = false;
+};
+/// Replaces the logits of a row by the gradient of scale * objective; kEvaluate leaves them.
+enum class Gradient { kWanted, kEvaluate };
+template <class T>
+RowLoss cross_entropy_row(const CrossEntropy& options, T* logits, int64_t n, int64_t label, double scale, Gradient gradient);
+
+}  // namespace regard::nn::training

@@ -1,0 +1,56 @@
+// An encoder or a decoder: embedding, layers, and the last norm of pre-norm stacks; forward and backward.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nn/training/block.h"
+#include "nn/training/embedding.h"
+
+namespace regard::nn::training {
+
+enum class StackKind { kEncoder, kDecoder };
+
+template <class T>
+class Stack {
+ public:
+  /// `config` is completed; `tokens` is the embedding's parameter, which stacks share; `first_layer` numbers the layers within
+  /// the model.
+  Stack(ParameterStore<T>& store, const TransformerConfig& config, StackKind kind, int tokens, int64_t first_layer);
+
+  struct Saved {
+    std::vector<T*> inputs;                         // of each layer, and the output of the last one
+    std::vector<typename Block<T>::Saved> blocks;   // one for all layers with Recompute::kFull
+    typename Norm<T>::Saved norm;
+    T* out = nullptr;  // [rows, hidden]
+  };
+  /// Lays out `saved` in `memory`; measures over an empty one. Allocates nothing when it was laid out before.
+  void take(Memory& memory, const Sequences& sequences, const Sequences* source, Saved& saved) const;
+  /// Scratch only: what is saved is what take() takes.
+  MemoryPlan plan(const ThreadPool& pool, const Sequences& sequences, const Sequences* source) const;
+
+  /// Leaves the result in saved.out.
+  void forward(const Context<T>& context, const Sequences& sequences, const KeySource<T>* source, std::span<const int32_t> ids, Saved& saved,
+               Memory scratch) const;
+  /// dout is the gradient of saved.out and is overwritten. Adds all gradients, those of the source too.
+  void backward(const Context<T>& context, const Sequences& sequences, const KeySource<T>* source, std::span<const int32_t> ids, Saved& saved,
+                T* dout, Memory scratch) const;
+
+  std::vector<int> residual_weights() const;
+
+ private:
+  uint64_t embedding_seed(const Context<T>& context) const { return context.dropout.seed_of(first_layer_, DropoutSite::kEmbedding); }
+
+  int64_t hidden_;
+  Recompute recompute_;
+  double embedding_dropout_;
+  int64_t first_layer_;
+  PositionTables<T> tables_;
+  Embedding<T> embedding_;
+  std::vector<Block<T>> blocks_;
+  std::optional<Norm<T>> norm_;
+};
+
+}  // namespace regard::nn::training

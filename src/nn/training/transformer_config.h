@@ -1,0 +1,113 @@
+// What a Transformer to be trained looks like: numbers and choices, no memory. make_transformer() (transformer.h) builds it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "nn/activation.h"
+#include "nn/block.h"
+#include "nn/norm.h"
+#include "regard/mask.h"
+#include "regard/position.h"
+#include "regard/score_terms.h"
+
+namespace regard::nn {
+
+enum class Architecture {
+  kDecoder,         ///< predicts the next token; what a position sees is `mask`
+  kEncoder,         ///< masked tokens, or classes of tokens and sequences: every position sees every other one
+  kEncoderDecoder,  ///< a decoder that also looks at an encoder's output. Vaswani et al., 2017, figure 1
+};
+
+/// How a model knows where its tokens stand.
+enum class PositionKind {
+  kNone,
+  kLearned,     ///< a vector per position, added to the embedding. Radford et al., 2018, section 3.1
+  kSinusoidal,  ///< a fixed vector per position, added to the embedding. Vaswani et al., 2017, section 3.5
+  kRope,        ///< queries and keys are turned; `rope` has the numbers
+  kAlibi,       ///< scores sink with the distance by the published slopes
+  kT5,          ///< a learned bias per bucket of distances and head, one table for all layers of a stack
+  kXl,          ///< Transformer-XL's u, v and projected distances, in every layer
+};
+
+enum class FeedForwardKind {
+  kPlain,  ///< W_down f(W_up x)
+  kGated,  ///< W_down (f(W_gate x) * W_up x). Shazeer, 2020, "GLU variants improve transformer"
+};
+
+enum class Biases { kNone, kAll };
+
+enum class Head {
+  kTied,    ///< the output matrix is the token embedding
+  kUntied,  ///< a matrix of its own, `vocab_size` or `num_classes` rows
+};
+
+/// What the backward pass computes again instead of keeping it. Changes no bit of any result.
+enum class Recompute {
+  kNone,   ///< everything that backward reads is kept: about 15 numbers per channel, token and layer
+  kCheap,  ///< norms and activations are computed again: about 10
+  kFull,   ///< whole layers are computed again from their inputs: about 1, for a third more work
+};
+
+struct TransformerConfig {
+  Architecture architecture = Architecture::kDecoder;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;          ///< of the decoder, or of an encoder alone
+  int64_t num_encoder_layers = 0;  ///< kEncoderDecoder; 0: as num_layers
+  int64_t num_q_heads = 0;
+  int64_t num_kv_heads = 0;       ///< divides num_q_heads; 0: as many
+  int64_t head_dim = 0;           ///< 0: hidden_size / num_q_heads, which must divide evenly
+  int64_t intermediate_size = 0;  ///< 0: blocks without a feed-forward half
+  int64_t max_positions = 0;      ///< the longest sequence; encoding positions are below it
+
+  Activation activation = Activation::kGeluTanh;
+  FeedForwardKind feed_forward = FeedForwardKind::kPlain;
+  NormKind norm = NormKind::kLayer;
+  double norm_eps = 1e-5;
+  NormPlacement placement = NormPlacement::kPre;  ///< kPre (with a last norm behind the layers) or kPost
+
+  PositionKind position = PositionKind::kLearned;
+  RopeConfig rope;                               ///< kRope; rotary_dim 0: the whole head
+  Sinusoidal sinusoidal = Sinusoidal::kPaper;    ///< kSinusoidal
+  int64_t t5_buckets = 32, t5_max_distance = 128;  ///< kT5
+
+  Mask mask = Mask::causal();  ///< of the decoder's self-attention
+  Mask encoder_mask;           ///< of an encoder's; key lengths and documents are ANDed with both
+  double attention_scale = 0;  ///< scores are q . k times this; 0: 1 / sqrt(head_dim)
+  double embedding_scale = 1;  ///< multiplies token embeddings; the original Transformer has sqrt(hidden_size)
+
+  Biases biases = Biases::kAll;  ///< of the linear layers; LayerNorm has its bias in either case
+  Head head = Head::kTied;
+  int64_t num_classes = 0;  ///< not 0: labels are classes, not tokens; the head is untied then. A class of a whole sequence is
+                            ///< the label of its first token, with kIgnoredLabel on the others
+
+  double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;  ///< each 0 <= rate < 1; off in evaluation
+  double label_smoothing = 0;  ///< 0 <= e < 1: the target is 1 - e on the label and e spread evenly over all
+  double z_loss = 0;           ///< adds this times (log of the softmax's denominator)^2. Chowdhery et al., 2022, "PaLM", section 5
+
+  /// Standard deviation of the normal distribution of weights; the matrices that write into the residual stream have it
+  /// divided by sqrt(2 layers). Radford et al., 2019, section 2.3. Biases begin at 0, gains of norms at 1.
+  double init_std = 0.02;
+
+  Recompute recompute = Recompute::kCheap;
+};
+
+/// Which files a model's parameters are named like.
+enum class ParameterNaming {
+  kGpt2,    ///< transformer.h.0.attn.c_attn.weight ...: matrices of layers are stored [in, out]
+  kLlama,   ///< model.layers.0.self_attn.q_proj.weight ...
+  kRegard,  ///< decoder.layers.0.self_attn.q_proj.weight ...: every other shape
+};
+
+/// The configuration with every 0 that stands for another number replaced by it.
+/// Errors: kInvalidArgument with the field, what was given and its range, for numbers that do not go together; kUnsupported for
+/// NormPlacement::kSandwich.
+TransformerConfig completed(TransformerConfig config);
+
+/// How the parameters of this shape are named. A GPT-2 shape is a causal pre-norm decoder with learned positions, LayerNorm,
+/// GELU by tanh, biases and as many key/value heads as query heads; a LLaMA shape one with rotary positions (half-split, the whole
+/// head, not stretched), RMSNorm, gated SiLU and no biases.
+ParameterNaming parameter_naming(const TransformerConfig& config);
+
+}  // namespace regard::nn

@@ -1,0 +1,392 @@
+// What a training step promises besides its formulas: float against double, the same bits whatever runs it, no gradient through
+// what is masked, memory, and the odd batches.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "support/training_cases.h"
+
+namespace regard::test {
+namespace {
+
+using nn::LossSum;
+using nn::TokenBatch;
+using nn::TrainingStep;
+using nn::Transformer;
+using nn::TransformerConfig;
+
+constexpr TrainingStep kStep{.seed = 5, .step = 3, .loss_scale = 0.25};
+
+struct Result {
+  LossSum loss;
+  std::vector<float> gradients;
+};
+
+template <class T>
+std::vector<T> gradients_of(Transformer<T>& model) {
+  const auto g = model.parameters().gradients();
+  return {g.begin(), g.end()};
+}
+
+Result run(const TransformerConfig& config, const BatchData& data, int threads = 1, const TrainingStep& step = kStep) {
+  ThreadPool pool(threads);
+  Transformer<float> model(config, 1);
+  Result r;
+  r.loss = model.forward_backward(pool, data.view(), step);
+  r.gradients = gradients_of(model);
+  return r;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double norm_of(const std::vector<float>& a) {
+  double sum = 0;
+  for (float x : a) sum += double{x} * double{x};
+  return std::sqrt(sum);
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
+  return std::sqrt(sum);
+}
+
+class TrainingModel : public testing::TestWithParam<TrainingCase> {};
+INSTANTIATE_TEST_SUITE_P(Cases, TrainingModel, testing::ValuesIn(training_cases()), [](const auto& one) { return one.param.name; });
+
+// Sums of a few hundred products each, through a few layers: errors of some 1e-6 of a parameter's gradient.
+TEST_P(TrainingModel, FloatAgreesWithDouble) {
+  const TrainingCase& c = GetParam();
+  ThreadPool pool(1);
+  Transformer<float> single(c.config, 1);
+  Transformer<double> exact(c.config, 1);
+  // Double starts from the rounded values.
+  for (size_t i = 0; i < single.parameters().values().size(); ++i) exact.parameters().values()[i] = double{single.parameters().values()[i]};
+  const LossSum a = single.forward_backward(pool, c.data.view(), kStep), b = exact.forward_backward(pool, c.data.view(), kStep);
+  EXPECT_EQ(a.counted, b.counted);
+  EXPECT_GT(b.nats, 0);
+  EXPECT_NEAR(a.nats, b.nats, 1e-5 * b.nats);
+  EXPECT_NEAR(a.objective, b.objective, 1e-5 * std::abs(b.objective));
+  double all = 0;
+  for (const double g : exact.parameters().gradients()) all += g * g;
+  for (size_t p = 0; p < exact.parameters().parameters().size(); ++p) {
+    const nn::Parameter& parameter = exact.parameters().parameters()[p];
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < parameter.size; ++i) {
+      const double x = exact.parameters().gradient(static_cast<int>(p))[i], y = double{single.parameters().gradient(static_cast<int>(p))[i]};
+      error += (x - y) * (x - y);
+      norm += x * x;
+    }
+    // Gradients that cancel to nothing (those of key biases) are as exact as what cancels.
+    EXPECT_LE(std::sqrt(error), 2e-5 * std::sqrt(norm) + 2e-6 * std::sqrt(all)) << parameter.name;
+  }
+  // Evaluation is the forward pass without dropout.
+  TransformerConfig plain = c.config;
+  plain.embedding_dropout = plain.residual_dropout = plain.attention_dropout = 0;
+  Transformer<float> undropped(plain, 1);
+  const LossSum e = single.evaluate(pool, c.data.view()), u = undropped.forward_backward(pool, c.data.view(), kStep);
+  EXPECT_EQ(e.nats, u.nats);
+  EXPECT_EQ(e.objective, u.objective);
+  EXPECT_EQ(e.correct, u.correct);
+  const bool drops = c.config.embedding_dropout + c.config.residual_dropout + c.config.attention_dropout > 0;
+  if (drops) {
+    EXPECT_NE(e.nats, a.nats) << "dropout did nothing in training, or something in evaluation";
+  }
+}
+
+TEST_P(TrainingModel, BitsDoNotDependOnThreadsOrRecomputation) {
+  const TrainingCase& c = GetParam();
+  const Result expected = run(c.config, c.data);
+  ASSERT_GT(norm_of(expected.gradients), 0);
+  for (const int threads : {2, 3, 8}) {
+    const Result r = run(c.config, c.data, threads);
+    EXPECT_TRUE(same_bits(r.gradients, expected.gradients)) << threads << " threads";
+    EXPECT_EQ(r.loss.objective, expected.loss.objective);
+  }
+  for (const nn::Recompute recompute : {nn::Recompute::kNone, nn::Recompute::kFull}) {
+    TransformerConfig config = c.config;
+    config.recompute = recompute;
+    EXPECT_TRUE(same_bits(run(config, c.data, 2).gradients, expected.gradients)) << "policy " << static_cast<int>(recompute);
+  }
+}
+
+// A step in micro-batches, one sequence each, adds up to the whole: dropout knows which sequence of the step it is in.
+TEST_P(TrainingModel, MicroBatchesAddUpToTheStep) {
+  const TrainingCase& c = GetParam();
+  if (c.config.mask.depends_on_batch()) GTEST_SKIP() << "a mask with a list per sequence fits one batch alone";
+  const Result whole = run(c.config, c.data);
+  ThreadPool pool(2);
+  Transformer<float> model(c.config, 1);
+  LossSum sum;
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 3}}) {
+    const BatchData part = c.data.part(begin, end);
+    const LossSum loss = model.forward_backward(pool, part.view(), kStep);
+    sum.objective += loss.objective;
+    sum.counted += loss.counted;
+  }
+  EXPECT_EQ(sum.counted, whole.loss.counted);
+  EXPECT_NEAR(sum.objective, whole.loss.objective, 1e-6 * std::abs(whole.loss.objective));
+  EXPECT_LE(distance(gradients_of(model), whole.gradients), 1e-6 * norm_of(whole.gradients));
+}
+
+// ---- what is masked
+
+// With labels up to a token alone, tokens behind it change no logit before them and no gradient, to the bit; a token before it
+// changes both.
+TEST(TrainingMask, LetsNothingThroughFromBehind) {
+  for (const bool llama : {false, true}) {
+    TransformerConfig config = llama ? llama_config() : small_config();
+    config.attention_dropout = config.residual_dropout = 0.2;
+    const int64_t last = 4;
+    BatchData data = random_batch(config, 2, 9);
+    for (int64_t i = 0; i < 18; ++i)
+      if (i % 9 > last) data.labels[static_cast<size_t>(i)] = nn::kIgnoredLabel;
+    const auto logits = [&](const BatchData& d) {
+      ThreadPool pool(2);
+      Transformer<float> model(config, 1);
+      std::vector<float> y(static_cast<size_t>(18 * config.vocab_size));
+      model.logits(pool, d.view(), y);
+      std::vector<float> seen;
+      for (int64_t i = 0; i < 18; ++i)
+        if (i % 9 <= last) seen.insert(seen.end(), y.begin() + i * config.vocab_size, y.begin() + (i + 1) * config.vocab_size);
+      return seen;
+    };
+    // Tokens that stand nowhere else, so that their own embeddings are another question.
+    BatchData changed = data;
+    for (int64_t i = 0; i < 18; ++i) {
+      auto& token = data.tokens[static_cast<size_t>(i)];
+      if (i % 9 <= last) token = token % 8;
+      else token = 9;
+      changed.tokens[static_cast<size_t>(i)] = i % 9 <= last ? token : 10;
+    }
+    EXPECT_TRUE(same_bits(logits(data), logits(changed)));
+    const std::vector<float> a = run(config, data).gradients, b = run(config, changed).gradients;
+    EXPECT_TRUE(a == b) << "a token that may not be seen has a gradient or changes one";
+    changed = data;
+    changed.tokens[0] = (changed.tokens[0] + 1) % 8;
+    EXPECT_FALSE(same_bits(logits(data), logits(changed)));
+    EXPECT_FALSE(run(config, changed).gradients == a);
+  }
+}
+
+// NaN in the embedding of a token that is masked everywhere: not one NaN in what other tokens get.
+TEST(TrainingMask, NanBehindStaysThere) {
+  const TransformerConfig config = llama_config();
+  ThreadPool pool(1);
+  Transformer<float> model(config, 1), poisoned(config, 1);
+  for (int64_t i = 0; i < config.hidden_size; ++i) poisoned.parameters().value(0)[10 * config.hidden_size + i] = NAN;
+  BatchData data = random_batch(config, 2, 9);
+  for (size_t i = 0; i < data.tokens.size(); ++i) data.tokens[i] = i % 9 > 4 ? 10 : data.tokens[i] % 10;
+  std::vector<float> expected(18 * 11), found(18 * 11);
+  model.logits(pool, data.view(), expected);
+  poisoned.logits(pool, data.view(), found);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i / 11 % 9 <= 4) {
+      EXPECT_EQ(found[i], expected[i]);
+    } else {
+      EXPECT_TRUE(std::isnan(found[i]));
+    }
+  }
+}
+
+// Padding is not even read: ids out of range, and NaN in their embeddings, change nothing.
+TEST(TrainingMask, PaddingIsNotRead) {
+  for (const TrainingCase& c : training_cases()) {
+    if (c.name != "batch_lengths" && c.name != "encoder_decoder" && c.name != "encoder_position_6") continue;
+    BatchData other = c.data;
+    for (int64_t i = 0; i < other.batch * other.seq; ++i)
+      if (i % other.seq >= other.lengths[static_cast<size_t>(i / other.seq)]) {
+        other.tokens[static_cast<size_t>(i)] = -7;
+        other.labels[static_cast<size_t>(i)] = 2;
+      }
+    for (int64_t i = 0; i < other.batch * other.source_seq; ++i)
+      if (i % other.source_seq >= other.source_lengths[static_cast<size_t>(i / other.source_seq)]) other.source[static_cast<size_t>(i)] = 1000000;
+    EXPECT_TRUE(same_bits(run(c.config, c.data).gradients, run(c.config, other).gradients)) << c.name;
+  }
+}
+
+// A packed row is its documents one by one.
+TEST(TrainingMask, DocumentsAreSequencesOfTheirOwn) {
+  const TransformerConfig config = llama_config();
+  BatchData packed = random_batch(config, 1, 9);
+  for (int i = 0; i < 9; ++i) {
+    packed.documents.push_back(i / 3);
+    packed.encoding_positions.push_back(i % 3);
+  }
+  BatchData apart = random_batch(config, 1, 9);
+  apart.batch = 3;
+  apart.seq = 3;
+  ThreadPool pool(1);
+  Transformer<float> model(config, 1);
+  std::vector<float> a(9 * 11), b(9 * 11);
+  model.logits(pool, packed.view(), a);
+  model.logits(pool, apart.view(), b);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5);  // keys stand in other tiles' lanes
+  packed.documents.clear();
+  model.logits(pool, packed.view(), a);
+  EXPECT_GT(std::abs(a.back() - b.back()), 1e-3);
+}
+
+// ---- odd batches
+
+TEST(TrainingOddBatches, WithoutLabelsThereIsNoGradient) {
+  BatchData data = random_batch(small_config(), 2, 5);
+  std::fill(data.labels.begin(), data.labels.end(), nn::kIgnoredLabel);
+  const Result r = run(small_config(), data);
+  EXPECT_EQ(r.loss.counted, 0);
+  EXPECT_EQ(r.loss.objective, 0);
+  EXPECT_EQ(norm_of(r.gradients), 0);
+}
+
+TEST(TrainingOddBatches, EmptySequencesAndNone) {
+  BatchData data = random_batch(small_config(), 2, 5);
+  data.lengths = {0, 0};
+  EXPECT_EQ(run(small_config(), data).loss.counted, 0);
+  EXPECT_EQ(run(small_config(), random_batch(small_config(), 0, 5)).loss.counted, 0);
+  EXPECT_EQ(run(small_config(), random_batch(small_config(), 3, 0)).loss.counted, 0);
+}
+
+// Lengths around tiles of keys (256) and of the loss's chunks; one token; a step over many rows.
+TEST(TrainingOddBatches, AnyLength) {
+  for (const int64_t seq : {1, 2, 255, 256, 257, 300}) {
+    TransformerConfig config = llama_config();
+    config.max_positions = 512;
+    config.num_layers = 1;
+    config.attention_dropout = 0.1;
+    BatchData data = random_batch(config, 2, seq);
+    data.labels[0] = 1;
+    ThreadPool pool(2);
+    Transformer<float> single(config, 1);
+    Transformer<double> exact(config, 1);
+    const LossSum a = single.forward_backward(pool, data.view(), kStep), b = exact.forward_backward(pool, data.view(), kStep);
+    EXPECT_NEAR(a.nats, b.nats, 1e-5 * b.nats) << seq;
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < exact.parameters().gradients().size(); ++i) {
+      const double x = exact.parameters().gradients()[i], y = double{single.parameters().gradients()[i]};
+      error += (x - y) * (x - y);
+      norm += x * x;
+    }
+    EXPECT_LE(std::sqrt(error), 2e-5 * std::sqrt(norm)) << seq;
+  }
+}
+
+// Gradients are added to what is there, once per call, whatever shapes come one after the other.
+TEST(TrainingOddBatches, ShapesMayAlternate) {
+  const TransformerConfig config = llama_config();
+  ThreadPool pool(1);
+  Transformer<float> model(config, 1);
+  const BatchData small = random_batch(config, 1, 4), large = random_batch(config, 3, 16);
+  const Result expected_small = run(config, small), expected_large = run(config, large);
+  for (int i = 0; i < 2; ++i) {
+    model.parameters().zero_gradients();
+    model.forward_backward(pool, small.view(), kStep);
+    EXPECT_TRUE(same_bits(gradients_of(model), expected_small.gradients));
+    model.parameters().zero_gradients();
+    model.forward_backward(pool, large.view(), kStep);
+    EXPECT_TRUE(same_bits(gradients_of(model), expected_large.gradients));
+  }
+}
+
+TEST(TrainingOddBatches, AreRefusedByName) {
+  ThreadPool pool(1);
+  Transformer<float> model(small_config(), 1);
+  const auto message = [&](auto change) {
+    BatchData data = random_batch(small_config(), 2, 5);
+    change(data);
+    try {
+      model.forward_backward(pool, data.view(), kStep);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::kInvalidArgument);
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_NE(message([](BatchData& d) { d.tokens[7] = 11; }).find("token 2 of sequence 1 is 11; the vocabulary has 11"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.tokens[0] = -1; }).find("is -1"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.labels[0] = 11; }).find("a label is 11"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.labels[0] = -1; }).find("-100"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.lengths = {5, 6}; }).find("length is 6"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.lengths = {5}; }).find("1 input lengths for 2"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.tokens.pop_back(); }).find("9 input tokens"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d = random_batch(small_config(), 1, 17); }).find("17 tokens; this model has 16"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.encoding_positions.assign(10, 16); }).find("encoding position is 16"), std::string::npos);
+  EXPECT_NE(message([](BatchData& d) { d.source_seq = 1; d.source = {1, 1}; }).find("without cross-attention"), std::string::npos);
+}
+
+TEST(TrainingOddBatches, StopEndsAStep) {
+  StopToken stop;
+  stop.request_stop();
+  ThreadPool pool(2);
+  Transformer<float> model(small_config(), 1);
+  const BatchData data = random_batch(small_config(), 2, 9);
+  try {
+    model.forward_backward(pool, data.view(), kStep, &stop);
+    FAIL() << "not stopped";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kCancelled);
+  }
+}
+
+// ---- shape and memory
+
+TransformerConfig baby_config() {
+  TransformerConfig c;
+  c.vocab_size = 65;
+  c.hidden_size = 384;
+  c.num_layers = c.num_q_heads = 6;
+  c.intermediate_size = 1536;
+  c.max_positions = 256;
+  return c;
+}
+
+TEST(TrainingMemory, OfABabyGptIsWithinTheBudget) {
+  ThreadPool pool(2);
+  Transformer<float> model(baby_config(), 1);
+  EXPECT_EQ(model.parameters().count(), 10770816);  // 6 layers, and 65 + 256 vectors
+  const BatchData data = random_batch(baby_config(), 16, 256);
+  const LossSum loss = model.evaluate(pool, data.view());
+  EXPECT_NEAR(loss.nats / static_cast<double>(loss.counted), std::log(65.0), 0.1);
+  const auto plan = model.memory();
+  EXPECT_LE(plan.saved + plan.scratch, size_t{480'000'000}) << plan.saved << " saved, " << plan.scratch << " scratch";
+  RecordProperty("saved", std::to_string(plan.saved));
+  RecordProperty("scratch", std::to_string(plan.scratch));
+}
+
+TEST(TrainingNames, AreThoseOfTheFamilies) {
+  const auto names = [](const TransformerConfig& config) {
+    Transformer<float> model(config, 1);
+    std::vector<std::string> all;
+    for (const nn::Parameter& p : model.parameters().parameters()) {
+      std::string text = p.name + " [";
+      for (size_t i = 0; i < p.shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(p.shape[i]);
+      all.push_back(text + (p.decay == nn::WeightDecay::kApplied ? "]" : "] -"));
+    }
+    return all;
+  };
+  TransformerConfig one = small_config();
+  one.num_layers = 1;
+  EXPECT_EQ(names(one), (std::vector<std::string>{
+                            "transformer.wte.weight [11, 12]", "transformer.wpe.weight [16, 12]", "transformer.h.0.ln_1.weight [12] -",
+                            "transformer.h.0.ln_1.bias [12] -", "transformer.h.0.attn.c_attn.weight [12, 36]", "transformer.h.0.attn.c_attn.bias [36] -",
+                            "transformer.h.0.attn.c_proj.weight [12, 12]", "transformer.h.0.attn.c_proj.bias [12] -",
+                            "transformer.h.0.ln_2.weight [12] -", "transformer.h.0.ln_2.bias [12] -", "transformer.h.0.mlp.c_fc.weight [12, 20]",
+                            "transformer.h.0.mlp.c_fc.bias [20] -", "transformer.h.0.mlp.c_proj.weight [20, 12]",
+                            "transformer.h.0.mlp.c_proj.bias [12] -", "transformer.ln_f.weight [12] -", "transformer.ln_f.bias [12] -"}));
+  one = llama_config();
+  one.num_layers = 1;
+  EXPECT_EQ(names(one), (std::vector<std::string>{
+                            "model.embed_tokens.weight [11, 16]", "model.layers.0.input_layernorm.weight [16] -",
+                            "model.layers.0.self_attn.q_proj.weight [16, 16]", "model.layers.0.self_attn.k_proj.weight [8, 16]",
+                            "model.layers.0.self_attn.v_proj.weight [8, 16]", "model.layers.0.self_attn.o_proj.weight [16, 16]",
+                            "model.layers.0.post_attention_layernorm.weight [16] -", "model.layers.0.mlp.gate_proj.weight [20, 16]",
+                            "model.layers.0.mlp.up_proj.weight [20, 16]", "model.layers.0.mlp.down_proj.weight [16, 20]", "model.norm.weight [16] -",
+                            "lm_head.weight [11, 16]"}));
+}
+
+}  // namespace
+}  // namespace regard::test
