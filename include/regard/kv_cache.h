@@ -18,6 +18,7 @@
 #include "regard/dtype.h"
 #include "regard/export.h"
 #include "regard/mask.h"
+#include "regard/score_terms.h"
 #include "regard/stop_token.h"
 #include "regard/tensor.h"
 
@@ -43,6 +44,13 @@ struct CacheLimits {
 struct CachedAttentionOptions {
   std::optional<double> scale;      ///< multiplies q . k; 1 / sqrt(head_dim) where nothing is given
   double softcap = 0;               ///< s -> softcap * tanh(s / softcap), after the scale; 0: none
+  /// As in AttentionOptions, with position j for key j, also of keys that a ring has lost: `bias` is [sequences, num_q_heads,
+  /// tokens, size], of the most tokens and the largest size() of the call, with 1 in place of any extent.
+  TensorView<const float> bias = {};
+  std::optional<Alibi> alibi = {};
+  std::optional<T5Bias> t5 = {};
+  std::optional<TransformerXl> xl = {};
+  TensorView<const float> sink = {};  ///< [num_q_heads]
   const StopToken* stop = nullptr;  ///< polled between tiles; null: never
 };
 
@@ -78,12 +86,12 @@ class REGARD_API AttentionCache {
   /// would overwrite a key that a coming query still sees; kResourceExhausted, with the numbers.
   void append(TensorView<const float> k, TensorView<const float> v);
 
-  /// out = softmax(mask(softcap(scale q k^T))) v over the tokens held, for the queries at positions q_begin, q_begin +
+  /// out = softmax(mask(softcap(scale q k^T) + biases)) v over the tokens held, for the queries at positions q_begin, q_begin +
   /// 1,
   /// ...: after an append of n tokens their own queries have q_begin = size() - n.
   ///
   /// Shapes: q [num_q_heads, tokens, head_dim], out [num_q_heads, tokens, value_dim], lse [num_q_heads, tokens] or no
-  /// data; num_q_heads is a multiple of num_kv_heads. Empty rows give 0 and -inf. A row's bits do not depend on the
+  /// data; num_q_heads is a multiple of num_kv_heads. Empty rows give 0 and -inf, or the sink. A row's bits do not depend on the
   /// other rows, how the tokens were appended, the kind of cache, its page size or the number of threads. Errors,
   /// aliasing and cost: as regard::attend(), without the packing; kInvalidArgument also when a query would see a key
   /// that a ring has lost.

@@ -1,4 +1,5 @@
 // The public caches: checks and shapes around KvStore and attend_sequences(). Read AttentionCache::attend() first.
+#include <algorithm>
 #include <utility>
 
 #include "attention/call.h"
@@ -6,6 +7,7 @@
 #include "attention/kv_save.h"
 #include "attention/paged_kv_cache.h"
 #include "attention/ring_kv_cache.h"
+#include "attention/score_terms.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "regard/kv_cache.h"
@@ -118,8 +120,8 @@ void AttentionCache::restore(std::span<const uint8_t> bytes) { restore_kv(*impl_
 
 // One call over several sequences: add() checks and describes one, with the memory of what had to be copied.
 struct CachedCall {
-  CachedCall(const Mask& given, int64_t batch, int64_t num_q_heads)
-      : mask(given), plan(given, {}, batch, num_q_heads) {}
+  CachedCall(const Mask& given, const CallSizes& sizes, const AttentionOptions& options, double scale)
+      : mask(given), plan(given, {}, sizes.batch, sizes.num_q_heads), terms(kAttend, sizes, options, scale) {}
 
   void add(const CachedQueries& given) {
     const auto b = static_cast<int64_t>(sequences.size());
@@ -137,6 +139,8 @@ struct CachedCall {
     check_no_self_overlap(kAttend, "out", given.out);
     require(!out_range.overlaps(q_range),
             "[AttentionCache::attend] the memory of out overlaps that of q: give it its own");
+    for (const ByteRange& input : terms.ranges())
+      require(!out_range.overlaps(input), "[AttentionCache::attend] the memory of out overlaps that of a score term: give it its own");
     const bool lse = given.lse.rank != 0 || given.lse.data != nullptr;
     if (lse) {
       const ByteRange range = check_tensor(kAttend, "lse", given.lse, 2);
@@ -146,6 +150,8 @@ struct CachedCall {
       check_no_self_overlap(kAttend, "lse", given.lse);
       require(!range.overlaps(q_range) && !range.overlaps(out_range),
               "[AttentionCache::attend] the memory of lse overlaps that of q or out: give it its own");
+      for (const ByteRange& input : terms.ranges())
+        require(!range.overlaps(input), "[AttentionCache::attend] the memory of lse overlaps that of a score term: give it its own");
     }
     require(given.q_begin >= 0 && given.q_begin <= PackedKv::kMaxPosition,
             "[AttentionCache::attend] q_begin is {}, expected 0 to {}", given.q_begin, PackedKv::kMaxPosition);
@@ -172,6 +178,10 @@ struct CachedCall {
     s.keys = store.view();
     s.batch_row = b;
     sequences.push_back(s);
+    PackSource keys;
+    keys.kv_len = store.size() - store.begin();
+    keys.k_begin = store.begin();
+    terms.place(s, keys, {.first_key = store.begin()});
   }
 
   // A ring has forgotten what lies before its begin; a query that would look there must not get less than it asked for.
@@ -197,6 +207,7 @@ struct CachedCall {
   };
   const Mask& mask;
   MaskPlan plan;
+  ScoreTerms terms;
   std::vector<SequenceQueries> sequences;
   std::vector<Copies> copies;
 };
@@ -217,6 +228,7 @@ void attend(std::span<const CachedQueries> sequences, const Mask& mask, const Ca
         other.value_dim, info(other.type).name);
   }
   CallSizes sizes;
+  sizes.batch = static_cast<int64_t>(sequences.size());
   sizes.num_q_heads = sequences[0].q.shape[0];
   sizes.num_kv_heads = shape.num_kv_heads;
   sizes.head_dim = shape.head_dim;
@@ -228,11 +240,22 @@ void attend(std::span<const CachedQueries> sequences, const Mask& mask, const Ca
   AttentionOptions numbers;
   numbers.scale = options.scale;
   numbers.softcap = options.softcap;
-  const AttentionShape attention = check_numbers(kAttend, sizes, numbers);
-  CachedCall call(mask, static_cast<int64_t>(sequences.size()), sizes.num_q_heads);
+  numbers.bias = options.bias;
+  numbers.alibi = options.alibi;
+  numbers.t5 = options.t5;
+  numbers.xl = options.xl;
+  numbers.sink = options.sink;
+  for (const CachedQueries& s : sequences) {
+    sizes.q_len = std::max(sizes.q_len, s.q.shape[1]);
+    sizes.kv_len = std::max(sizes.kv_len, s.cache->size());
+  }
+  AttentionShape attention = check_numbers(kAttend, sizes, numbers);
+  CachedCall call(mask, sizes, numbers, attention.scale);
   for (const CachedQueries& s : sequences) call.add(s);
+  if (!call.terms.empty()) attention.terms = &call.terms;
   AttentionWorkspace workspace;
   attend_sequences(call.sequences, attention, call.plan, workspace, default_pool(), options.stop);
+  call.terms.check_distances(kAttend);
   call.copy_back();
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/calls.h"
+#include "attention/terms.h"
 #include "regard/kv_cache.h"
 
 namespace regard {
@@ -74,6 +75,65 @@ TEST(AttentionCache, GivesTheBitsOfAttend) {
         ASSERT_TRUE(
             same_bits(again.out.data() + (h * 600 + 590) * p.dv, whole.out.data() + (h * 600 + 590) * p.dv, 10 * p.dv));
     }
+}
+
+// The terms of attend() for the queries [at, at + n), of which the keys below at + n are there.
+CachedAttentionOptions options_for(const TermProblem& t, int64_t at, int64_t n) {
+  const AttentionOptions whole = t.options();
+  CachedAttentionOptions o = options_for(t.p);
+  if (whole.bias.rank > 0) {
+    o.bias = whole.bias;
+    if (o.bias.shape[2] > 1) o.bias.data += at * o.bias.strides[2], o.bias.shape[2] = n;
+    if (o.bias.shape[3] > 1) o.bias.shape[3] = at + n;
+  }
+  o.alibi = whole.alibi;
+  o.t5 = whole.t5;
+  o.xl = whole.xl;
+  o.sink = whole.sink;
+  return o;
+}
+
+TEST(AttentionCache, GivesTheBitsOfAttendWithScoreTerms) {
+  const Problem p = problem();
+  for (Wanted wanted : wanted_terms()) {
+    wanted.dropout = 0;
+    const TermProblem t(p, wanted);
+    Result whole(p);
+    attend(q_view(p), k_view(p), v_view(p), window(), t.options(), out_view(p, whole), lse_view(p, whole));
+    for (int64_t chunk : {1, 250})
+      for (AttentionCache& cache : one_of_each(shape_of(p))) {
+        Result got(p);
+        for (int64_t at = 0; at < p.q_len; at += chunk) {
+          const int64_t n = std::min(chunk, p.q_len - at);
+          append(cache, p, at, n);
+          cache.attend(q_part(p, at, n), at, window(), options_for(t, at, n), out_part(p, got, at, n), lse_part(p, got, at, n));
+        }
+        ASSERT_EQ(got, whole) << wanted.name << ", chunks of " << chunk;
+      }
+  }
+}
+
+TEST(AttentionCache, RefusesScoreTermsThatDoNotFit) {
+  const Problem p = problem();
+  AttentionCache cache = AttentionCache::contiguous(shape_of(p));
+  append(cache, p, 0, 10);
+  Result r(p);
+  const auto message = [&](const CachedAttentionOptions& options) {
+    try {
+      cache.attend(q_part(p, 8, 2), 8, Mask::causal(), options, out_part(p, r, 8, 2));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::vector<float> numbers(6 * 2 * 11);
+  CachedAttentionOptions bias, alibi, sink;
+  bias.bias = TensorView<const float>(numbers.data(), {1, 6, 2, 11});
+  alibi.alibi = Alibi{{1.0f, 2.0f}};
+  sink.sink = TensorView<const float>(numbers.data(), {5});
+  EXPECT_NE(message(bias).find("bias has shape [1, 6, 2, 11], expected [1, 6, 2, 10]"), std::string::npos) << message(bias);
+  EXPECT_NE(message(alibi).find("alibi has 2 slopes"), std::string::npos) << message(alibi);
+  EXPECT_NE(message(sink).find("sink has shape [5]"), std::string::npos) << message(sink);
 }
 
 TEST(AttentionCache, SavedHalfWayAndRestored) {
