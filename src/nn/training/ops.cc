@@ -69,6 +69,14 @@ void normalise(const Context<T>& context, NormKind kind, double eps, const T* x,
                NormStats<T>* stats) {
   for_each_row(context.pool, rows, 4 * n, [&](int64_t r) {
     const NormStats<T> s = stats[r] = statistics(kind, eps, x + r * n, n);
+    if constexpr (std::is_same_v<T, float>) {
+      const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
+      if (kind == NormKind::kRms)
+        k.rms_norm(x + r * n, gain, static_cast<float>(eps), n, y + r * n);
+      else
+        k.layer_norm(x + r * n, gain, bias, static_cast<float>(eps), n, y + r * n);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
       const T scaled = (x[r * n + i] - s.mean) * s.rstd * gain[i];
       y[r * n + i] = bias == nullptr ? scaled : scaled + bias[i];
@@ -106,7 +114,10 @@ void normalise_backward(const Context<T>& context, NormKind kind, const T* x, co
 template <class T>
 void activate_rows(const Context<T>& context, Activation f, const T* x, int64_t rows, int64_t n, T* y) {
   for_each_row(context.pool, rows, 4 * n, [&](int64_t r) {
-    for (int64_t i = r * n; i < (r + 1) * n; ++i) y[i] = activation(f, x[i]).value;
+    if constexpr (std::is_same_v<T, float>)
+      activate(f, x + r * n, n, y + r * n);
+    else
+      for (int64_t i = r * n; i < (r + 1) * n; ++i) y[i] = activation(f, x[i]).value;
   });
 }
 
@@ -120,7 +131,10 @@ void activate_rows_backward(const Context<T>& context, Activation f, const T* x,
 template <class T>
 void activate_gated_rows(const Context<T>& context, Activation f, const T* gate, const T* up, int64_t rows, int64_t n, T* y) {
   for_each_row(context.pool, rows, 4 * n, [&](int64_t r) {
-    for (int64_t i = r * n; i < (r + 1) * n; ++i) y[i] = activation(f, gate[i]).value * up[i];
+    if constexpr (std::is_same_v<T, float>)
+      activate_gated(f, gate + r * n, up + r * n, n, y + r * n);
+    else
+      for (int64_t i = r * n; i < (r + 1) * n; ++i) y[i] = activation(f, gate[i]).value * up[i];
   });
 }
 
