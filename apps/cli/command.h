@@ -47,6 +47,7 @@ Command generate_command();
 Command chat_command();
 Command tokens_encode_command();
 Command tokens_decode_command();
+Command tokens_train_command();
 Command eval_command();
 Command info_command();
 Command logits_command();
