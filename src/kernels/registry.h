@@ -10,6 +10,8 @@
 
 namespace regard::kernels {
 
+struct AttentionBf16Kernels;
+
 struct KernelSet {
   Isa isa;
   const ElementwiseKernels* elementwise;
@@ -17,6 +19,7 @@ struct KernelSet {
   const AttentionKernels* attention;
   const AttentionBackwardKernels* attention_backward;
   const GemmKernels* gemm;
+  const AttentionBf16Kernels* attention_bf16 = nullptr;  ///< on bf16 dot products; null: this set has none
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.
