@@ -59,6 +59,17 @@ Timing summary(std::vector<double> samples) {
   }
   return 12.0 * 16 * n;
 }
+[[gnu::target("avx512f,avx512bf16")]] double bf16_products_512(int n) {
+  __m512 a[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 x = _mm512_set1_ps(1.0f), y = _mm512_set1_ps(1e-3f);
+  for (int k = 0; k < n; ++k) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) __asm__ volatile("vdpbf16ps %2, %1, %0" : "+v"(a[i]) : "v"(x), "v"(y));
+  }
+  return 16.0 * 32 * n;
+}
 [[gnu::target("avx2,fma")]] double multiply_adds_256(int n) {
   __m256 a[12];
 #pragma GCC unroll 12
@@ -110,13 +121,21 @@ double multiply_adds() {
   [[maybe_unused]] constexpr int kSteps = 20000;
 #if defined(__x86_64__)
   switch (kernels::kernels().isa) {
-    case Isa::kAvx512: return 2 * multiply_adds_512(kSteps);
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16: return 2 * multiply_adds_512(kSteps);
     case Isa::kAvx2: return 2 * multiply_adds_256(kSteps);
     default: return 2 * multiply_adds_128(kSteps);
   }
 #else
   return 0;
 #endif
+}
+
+double bf16_products() {
+#if defined(__x86_64__)
+  if (kernels::kernels().attention_bf16 != nullptr) return 2 * bf16_products_512(20000);
+#endif
+  return 0;
 }
 
 Timing measure(const std::function<void()>& work, double seconds, Clock clock) { return race({work}, seconds, clock)[0]; }
@@ -139,6 +158,8 @@ Ceilings measure_ceilings() {
   c.ghz = measured_ghz();
   const double flops = multiply_adds();
   c.fma_gflops = 1e-9 * flops / measure([] { multiply_adds(); }).best;
+  if (const double products = bf16_products(); products > 0)
+    c.bf16_gflops = 1e-9 * products / measure([] { bf16_products(); }).best;
   constexpr size_t kWords = size_t{256} << 17;  // 256 MB
   AlignedBuffer<uint64_t> memory(kWords);
   std::memset(memory.data(), 1, kWords * 8);
@@ -156,8 +177,8 @@ Ceilings measure_ceilings() {
 }
 
 void print(const Ceilings& c) {
-  std::printf("ceilings (%s): %.2f GHz, multiply-add %.1f GF/s on one thread, read %.1f GB/s on one thread, %.1f on two\n",
-              std::string(isa_name(kernels::kernels().isa)).c_str(), c.ghz, c.fma_gflops, c.read_gbytes, c.read_gbytes_two);
+  std::printf("ceilings (%s): %.2f GHz, multiply-add %.1f GF/s (bf16 %.1f) on one thread, read %.1f GB/s on one thread, %.1f on two\n",
+              std::string(isa_name(kernels::kernels().isa)).c_str(), c.ghz, c.fma_gflops, c.bf16_gflops, c.read_gbytes, c.read_gbytes_two);
 }
 
 void require_answer(bool right, const std::string& what) {

@@ -31,10 +31,14 @@ std::vector<Timing> race(const std::vector<std::function<void()>>& works, double
 /// beside a kernel it gives the peak of the same moments.
 double multiply_adds();
 
+/// The same with bf16 dot products; 0 where the instruction set in use has none.
+double bf16_products();
+
 /// What the machine can do, measured now.
 struct Ceilings {
   double ghz = 0;              ///< core cycles per nanosecond, from a chain of dependent additions
   double fma_gflops = 0;       ///< f32 multiply-adds in registers on the widest vectors of the instruction set in use, one thread
+  double bf16_gflops = 0;      ///< the same with bf16 dot products; 0: there are none
   double read_gbytes = 0;      ///< reading 256 MB, one thread, median
   double read_gbytes_two = 0;  ///< the same, shared by two threads
 };

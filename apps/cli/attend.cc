@@ -87,6 +87,14 @@ void check_outputs(const Arguments& arguments) {
   if (!any) throw UsageError("nothing to write; give --out, --lse, --weights, --stats, --top or --column-sums, or with --grad --dq, --dk or --dv");
 }
 
+// Before anything is computed: attend() itself would take it.
+void check_arithmetic(const Arguments& arguments) {
+  if (arguments.text("arithmetic") == "f32") return;
+  for (const char* option : {"weights", "stats", "top", "column-sums", "grad", "xl-r"}) {
+    if (arguments.has(option)) throw UsageError(fmt::format("--{} takes no --arithmetic {}; use f32", option, arguments.text("arithmetic")));
+  }
+}
+
 // A refusal of the library with its words for the options.
 std::string in_options(std::string message) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
@@ -106,6 +114,7 @@ std::string in_options(std::string message) {
 int run_attend(Context& context) {
   const Arguments& arguments = context.arguments;
   check_outputs(arguments);
+  check_arithmetic(arguments);
   const std::string out_path = output_path(arguments, "out", kNpyMagic), lse_path = output_path(arguments, "lse", kNpyMagic),
                     weights_path = output_path(arguments, "weights", kNpyMagic);
   constexpr std::string_view kLayout = "[batch, heads, seq, dim]";
@@ -123,6 +132,7 @@ int run_attend(Context& context) {
   AttentionOptions options;
   if (arguments.has("scale")) options.scale = arguments.number("scale");
   options.softcap = arguments.number("softcap");
+  if (arguments.text("arithmetic") == "bf16") options.arithmetic = AttentionArithmetic::kBf16Dots;
   options.q_begin = q_positions.begin;
   options.k_begin = k_positions.begin;
   options.q_positions = q_positions.slots.view();
@@ -197,8 +207,13 @@ std::vector<Option> attend_options() {
                position_options(),
                {
                    {.name = "dtype", .type = Type::kChoice, .value = "TYPE",
-                    .help = "Rounds q, k and v to this type when they are read, as if they were stored in it; results are float32.",
+                    .help = "Rounds q, k and v to this type when they are read, as if they were stored in it; results are float32, and so is the "
+                            "arithmetic unless --arithmetic says otherwise.",
                     .fallback = "f32", .choices = "f32|bf16|f16"},
+                   {.name = "arithmetic", .type = Type::kChoice, .value = "NAME",
+                    .help = "bf16: rounds q, k, v and the weights to bf16 and sums their products in float32, with instructions that "
+                            "avx512_bf16 has; whatever --dtype says, and about twice as fast. Not with --xl-r, weights, looks or gradients.",
+                    .fallback = "f32", .choices = "f32|bf16"},
                    {.name = "scale", .type = Type::kNumber, .value = "X", .help = "Multiplies the scores; without it, 1 / sqrt(dim).", .min = -1e30, .max = 1e30},
                    {.name = "softcap", .type = Type::kNumber, .value = "X",
                     .help = "Bounds the scores: X tanh(score / X), before biases and mask; 0 is off.", .fallback = "0", .min = 0},

@@ -20,7 +20,7 @@ const std::vector<Option>& common_options() {
        .help = "Threads to compute with; without it, as many as the CPU affinity and the container allow. Changes no bit of a result.",
        .min = 1, .max = 1024},
       {.name = "isa", .type = Type::kChoice, .value = "NAME", .help = "Instruction set to use; without it, the best one of this machine.",
-       .choices = "baseline|avx2|avx512"},
+       .choices = "baseline|avx2|avx512|avx512_bf16"},
       {.name = "color", .type = Type::kChoice, .value = "WHEN",
        .help = "Whether messages have colour; auto: on terminals, unless NO_COLOR is set or TERM is dumb.", .fallback = "auto",
        .choices = "auto|always|never"},

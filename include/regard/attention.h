@@ -18,12 +18,24 @@
 
 namespace regard {
 
+/// How q . k and the sums of values are computed. The softmax is in f32 either way.
+enum class AttentionArithmetic {
+  kF32,
+  /// q, k, v and the weights are rounded to bf16 (to nearest even; below the normal range to 0), their products summed in
+  /// f32 by the processor's bf16 dot products. About twice as fast; the error is that of rounding q, k and v, and of
+  /// rounding the weights beside it. A row's bits depend on what they depend on in f32.
+  kBf16Dots,
+};
+
 struct AttentionOptions {
   /// Multiplies q . k; 1 / sqrt(head_dim) where nothing is given. Any finite number, 0 and negative ones included.
   std::optional<double> scale;
 
   /// s -> softcap * tanh(s / softcap), after the scale and before biases and mask; 0: none.
   double softcap = 0;
+
+  /// kBf16Dots needs an instruction set that has them (avx512_bf16) and takes no `xl`.
+  AttentionArithmetic arithmetic = AttentionArithmetic::kF32;
 
   /// Biases, added to the scores after the soft-cap; score_terms.h says how. `bias` is [batch, num_q_heads, q_len,
   /// kv_len] with 1 in place of any extent for "the same for all", in natural units; strides are free. Nothing given:
@@ -90,7 +102,8 @@ struct AttentionOptions {
 /// depend on the other rows, the batch or the number of threads. Cost: 2 (head_dim + value_dim) operations per visible
 /// pair, tiles without one are skipped; memory for one packed copy of k and v, and a copy of each tensor whose last
 /// stride is not 1. Errors: kInvalidArgument for shapes, strides, positions and numbers that do not fit, and for
-/// queries beyond a list of the mask; kUnsupported for head sizes above 512; kResourceExhausted; kCancelled, with the
+/// queries beyond a list of the mask; kUnsupported for head sizes above 512 and for an arithmetic that the instruction
+/// set in use does not have; kResourceExhausted; kCancelled, with the
 /// outputs undefined. Source: Vaswani et al., 2017, "Attention is all you need", equation 1; Dao, 2023,
 /// "FlashAttention-2", for the tiles.
 REGARD_API void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,

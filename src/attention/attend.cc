@@ -40,7 +40,7 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
   std::vector<ByteRange> inputs = {check_tensor(name, "q", q, 4), check_tensor(name, "k", k, 4),
                                    check_tensor(name, "v", v, 4)};
   const CallSizes sizes = check_sizes(name, q, k, &v);
-  AttentionShape shape = check_numbers(name, sizes, options);
+  AttentionShape shape = check_numbers(name, sizes, options, Arithmetics::kAll);
   const CallRows rows(name, sizes, options);
   ScoreTerms terms(name, rows.widest(), options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
@@ -76,8 +76,12 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
     sources.push_back(source);
   }
   ThreadPool& pool = default_pool();
-  const PackedKv packed({.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim},
-                        sources, pool);
+  KvGeometry geometry{.num_kv_heads = shape.num_kv_heads, .head_dim = shape.head_dim, .value_dim = shape.value_dim};
+  if (shape.arithmetic == AttentionArithmetic::kBf16Dots) {
+    geometry.type = DType::kBF16;
+    geometry.layout = KvLayout::kPairs;
+  }
+  const PackedKv packed(geometry, sources, pool);
 
   const auto queries_from = [&](int64_t entry, int64_t first, int64_t count) {
     SequenceQueries s;

@@ -26,6 +26,19 @@ constexpr int64_t kFewRows = 24;
 // Items for each thread that even out what one of them takes longer.
 constexpr int64_t kItemsPerThread = 4;
 
+// What a thread needs besides RowScratch for bf16 dot products.
+struct Bf16Scratch {
+  uint32_t* q = nullptr;        // [96][pairs(head_dim)]
+  uint32_t* weights = nullptr;  // [6][pairs(256)]
+
+  static Bf16Scratch carve(Carver& carver, int head_dim) {
+    Bf16Scratch s;
+    s.q = carver.take<uint32_t>(size_t{kMaxBlockRows} * static_cast<size_t>(kernels::pairs(head_dim)));
+    s.weights = carver.take<uint32_t>(size_t{kernels::kMaxMicroRows * kernels::pairs(kernels::kTileKeys)});
+    return s;
+  }
+};
+
 }  // namespace
 
 size_t AttentionWorkspace::total_bytes() const noexcept {
@@ -45,6 +58,7 @@ class AttentionCall {
         pool_(pool),
         stop_(stop),
         kernel_(*kernels::kernels().attention),
+        bf16_(shape.arithmetic == AttentionArithmetic::kBf16Dots ? kernels::kernels().attention_bf16 : nullptr),
         group_(shape.num_q_heads / shape.num_kv_heads),
         padded_(kernels::padded_dim(shape.value_dim)),
         factor_(static_cast<float>(shape.scale * math::kLog2e)),
@@ -57,6 +71,7 @@ class AttentionCall {
     Carver measure(nullptr);
     RowScratch::carve(measure, shape_.head_dim, shape_.value_dim);
     if (shape_.terms != nullptr) shape_.terms->carve(measure);
+    if (bf16_ != nullptr) Bf16Scratch::carve(measure, shape_.head_dim);
     workspace_.threads_.reserve(pool_.size(), measure.used());
     auto run = [&](int64_t i, int thread) { run_item(items[static_cast<size_t>(i)], thread); };
     pool_.for_each(static_cast<int64_t>(items.size()), run, stop_);
@@ -175,8 +190,12 @@ class AttentionCall {
     Carver carver(workspace_.threads_.arena(thread));
     const RowScratch scratch = RowScratch::carve(carver, shape_.head_dim, shape_.value_dim);
     const TermScratch terms = shape_.terms == nullptr ? TermScratch{} : shape_.terms->carve(carver);
+    const Bf16Scratch pairs = bf16_ == nullptr ? Bf16Scratch{} : Bf16Scratch::carve(carver, shape_.head_dim);
     RowBlock block(s, shape_, mask_, item.kv_head, item.first_row, item.rows, scratch);
-    block.load_queries(factor_);
+    if (bf16_ == nullptr)
+      block.load_queries(factor_);
+    else
+      block.load_queries(pairs.q);
     if (shape_.terms != nullptr) shape_.terms->begin(s, block, factor_, terms, scratch.q);
 
     AttentionState state = item.shared >= 0 ? part(item.part) : AttentionState{scratch.o, scratch.m, scratch.l};
@@ -197,7 +216,10 @@ class AttentionCall {
       if (shape_.terms != nullptr)
         shape_.terms->lower(static_cast<size_t>(item.sequence), s, block, t, terms, tile);
       fetch_next(s, item, t, tile);
-      kernel_.tile(tile, state);
+      if (bf16_ == nullptr)
+        kernel_.tile(tile, state);
+      else
+        bf16_->tile(tile, {pairs.q, factor_, pairs.weights}, state);
     }
     if (item.shared >= 0) {
       const auto shared = static_cast<size_t>(item.shared);
@@ -267,6 +289,7 @@ class AttentionCall {
   ThreadPool& pool_;
   const StopToken* stop_;
   const kernels::AttentionKernels& kernel_;
+  const kernels::AttentionBf16Kernels* bf16_;  // null: the tiles are done in f32
   int group_, padded_;
   float factor_, softcap_;
   const std::vector<AttentionItem>* work_ = nullptr;

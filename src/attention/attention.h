@@ -10,6 +10,7 @@
 
 #include "attention/kv_view.h"
 #include "mask/plan.h"
+#include "regard/attention.h"
 #include "regard/stop_token.h"
 #include "runtime/workspace.h"
 
@@ -27,6 +28,8 @@ struct AttentionShape {
   double scale = 0;    ///< multiplies q . k
   double softcap = 0;  ///< s -> softcap * tanh(s / softcap) after the scale; 0: none
   const ScoreTerms* terms = nullptr;  ///< placed for each sequence of the call, in their order; null: none
+  /// kBf16Dots: the keys and values of all sequences are KvLayout::kPairs, and the kernels in use have attention_bf16.
+  AttentionArithmetic arithmetic = AttentionArithmetic::kF32;
 };
 
 /// Running results of the rows of a sequence, not yet divided: m and l at [head * head_stride + token], o in rows of

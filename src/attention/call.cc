@@ -42,7 +42,24 @@ CallSizes check_sizes(std::string_view function, const TensorView<const float>& 
   return s;
 }
 
-AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, const AttentionOptions& options) {
+namespace {
+
+void check_bf16_dots(std::string_view function, const AttentionOptions& options, Arithmetics taken) {
+  if (taken == Arithmetics::kF32)
+    fail(Code::kUnsupported, "[{}] arithmetic: bf16 dot products are not taken here; use f32", function);
+  if (kernels::kernels().attention_bf16 == nullptr)
+    fail(Code::kUnsupported,
+         "[{}] arithmetic: the instruction set in use, {}, has no bf16 dot products (avx512_bf16 has them); use f32", function,
+         isa_name(kernels::kernels().isa));
+  if (options.xl)
+    fail(Code::kUnsupported, "[{}] xl: Transformer-XL is not taken with an arithmetic of bf16 dot products; use f32", function);
+}
+
+}  // namespace
+
+AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, const AttentionOptions& options,
+                             Arithmetics taken) {
+  if (options.arithmetic == AttentionArithmetic::kBf16Dots) check_bf16_dots(function, options, taken);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(sizes.head_dim)));
   require(std::isfinite(scale), "[{}] scale is {}, expected a finite number", function, scale);
   require(options.softcap >= 0 && std::isfinite(options.softcap),
@@ -54,7 +71,9 @@ AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, 
           static_cast<int>(sizes.head_dim),
           static_cast<int>(sizes.value_dim),
           scale,
-          options.softcap};
+          options.softcap,
+          nullptr,
+          options.arithmetic};
 }
 
 namespace {

@@ -20,8 +20,13 @@ struct CallSizes {
 CallSizes check_sizes(std::string_view function, const TensorView<const float>& q, const TensorView<const float>& k,
                       const TensorView<const float>* v);
 
-/// Scale and soft-cap of a call. Errors: kInvalidArgument.
-AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, const AttentionOptions& options);
+/// Whether a function takes an arithmetic other than f32.
+enum class Arithmetics { kF32, kAll };
+
+/// Scale, soft-cap and arithmetic of a call. Errors: kInvalidArgument; kUnsupported for an arithmetic that the function,
+/// the instruction set in use or another option does not allow.
+AttentionShape check_numbers(std::string_view function, const CallSizes& sizes, const AttentionOptions& options,
+                             Arithmetics taken = Arithmetics::kF32);
 
 /// Which slots of the tensors a batch row has: all of its own entry on the batch axis, or a stretch of packed ones.
 class CallRows {

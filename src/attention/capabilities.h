@@ -21,6 +21,7 @@ struct AttentionCapability {
 inline constexpr AttentionCapability kAttentionCapabilities[] = {
     {"scale", "any finite scale", {true, true, true, true, true}},
     {"softcap", "soft-cap", {true, true, true, true, true}},
+    {"arithmetic", "bf16 dot products", {true, false, false, true, false}},
     {"bias", "dense bias of any broadcast", {true, true, true, true, false}},
     {"alibi", "ALiBi", {true, true, true, true, false}},
     {"t5", "T5 buckets", {true, true, true, true, false}},

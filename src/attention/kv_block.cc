@@ -116,16 +116,25 @@ void write_codes(const KvGeometry& g, const float* k, int64_t k_stride, const fl
   }
 }
 
+// Pairs of bf16, rounded and laid out by a kernel.
+void write_pairs(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
+                 std::byte* block, int column) noexcept {
+  const kernels::AttentionBf16Kernels& kernel = *kernels::kernels().attention_bf16;
+  kernel.pack_keys(k, k_stride, count, g.head_dim, reinterpret_cast<uint32_t*>(block), column);
+  kernel.pack_values(v, v_stride, count, g.value_dim, reinterpret_cast<uint32_t*>(block + g.values_at()), column);
+}
+
 }  // namespace
 
 void write_block(const KvGeometry& g, const KvRows& rows, int64_t token, int count, int kv_head, std::byte* block,
                  int column) noexcept {
   const float* k = rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride;
   const float* v = g.value_dim == 0 ? nullptr : rows.v + token * rows.v_token_stride + kv_head * rows.v_head_stride;
-  const auto write = g.type == DType::kF16    ? write_halves<float_to_half>
-                     : g.type == DType::kBF16 ? write_halves<float_to_bf16>
-                     : g.type == DType::kI8   ? write_codes
-                                              : write_floats;
+  const auto write = g.layout == KvLayout::kPairs ? write_pairs
+                     : g.type == DType::kF16       ? write_halves<float_to_half>
+                     : g.type == DType::kBF16      ? write_halves<float_to_bf16>
+                     : g.type == DType::kI8        ? write_codes
+                                                   : write_floats;
   write(g, k, rows.k_token_stride, v, rows.v_token_stride, count, block, column);
 }
 

@@ -7,11 +7,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention_bf16.h"
 #include "kernels/kv_layout.h"
 #include "kernels/registry.h"
 #include "regard/dtype.h"
 
 namespace regard {
+
+/// How the numbers of a block lie.
+enum class KvLayout {
+  kNumbers,  ///< as kernels/kv_layout.h says
+  kPairs,    ///< as kernels/attention_bf16.h says; of bf16, and in PackedKv only
+};
 
 /// The shape of what is stored for one token.
 struct KvGeometry {
@@ -19,12 +26,18 @@ struct KvGeometry {
   int head_dim = 0;
   int value_dim = 0;         ///< 0: keys alone
   DType type = DType::kF32;  ///< f32, f16, bf16, or i8 with a scale for each token and head
+  KvLayout layout = KvLayout::kNumbers;
+
+  // The numbers that a key and a value take, with padding.
+  int stored_key() const noexcept { return layout == KvLayout::kPairs ? 2 * kernels::pairs(head_dim) : head_dim; }
+  int stored_value() const noexcept {
+    return layout == KvLayout::kPairs ? kernels::padded_dim(value_dim) : kernels::stored_dim(type, value_dim);
+  }
 
   // One head's keys and values of 64 positions, and where the parts of such a block begin.
-  int64_t values_at() const noexcept { return int64_t{kernels::kPanelKeys} * head_dim * kernels::cache_bytes(type); }
+  int64_t values_at() const noexcept { return int64_t{kernels::kPanelKeys} * stored_key() * kernels::cache_bytes(type); }
   int64_t scales_at() const noexcept {
-    return values_at() +
-           int64_t{kernels::kPanelKeys} * kernels::stored_dim(type, value_dim) * kernels::cache_bytes(type);
+    return values_at() + int64_t{kernels::kPanelKeys} * stored_value() * kernels::cache_bytes(type);
   }
   int64_t block_bytes() const noexcept {
     return scales_at() +

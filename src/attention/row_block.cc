@@ -58,10 +58,20 @@ RowBlock::RowBlock(const SequenceQueries& sequence, const AttentionShape& shape,
   shared_ = {*std::max_element(scratch.begin, scratch.begin + rows), *std::min_element(scratch.end, scratch.end + rows)};
 }
 
-void RowBlock::load_queries(float factor) noexcept {
-  const float* q[kMaxBlockRows];
+void RowBlock::find_queries(const float** q) const noexcept {
   for (int r = 0; r < rows_; ++r)
     q[r] = sequence_.q + token(r) * sequence_.q_token_stride + head(r) * sequence_.q_head_stride;
+}
+
+void RowBlock::load_queries(uint32_t* pairs) noexcept {
+  const float* q[kMaxBlockRows];
+  find_queries(q);
+  kernels::kernels().attention_bf16->pack_queries(q, rows_, shape_.head_dim, pairs);
+}
+
+void RowBlock::load_queries(float factor) noexcept {
+  const float* q[kMaxBlockRows];
+  find_queries(q);
   kernels::kernels().attention->scale_queries(q, rows_, shape_.head_dim, factor, scratch_.q);
 }
 

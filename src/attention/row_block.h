@@ -41,11 +41,14 @@ class RowBlock {
 
   /// Scales the queries into the scratch.
   void load_queries(float factor) noexcept;
+  /// Rounds them to pairs of bf16, not scaled.
+  void load_queries(uint32_t* pairs) noexcept;
 
   /// Describes tile `index` of the view to the kernels. False when no row sees a key of it.
   bool lower(int64_t index, kernels::AttentionTile& tile) noexcept;
 
  private:
+  void find_queries(const float** q) const noexcept;
   bool lower_words(Interval keys, const uint64_t* written, kernels::AttentionTile& tile) noexcept;
   TileClass classify(Interval keys) const noexcept;
   void place(int64_t index, kernels::AttentionTile& tile) const noexcept;

@@ -11,6 +11,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kBaseline: return "baseline";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512_bf16";
   }
   return "baseline";
 }
@@ -31,6 +32,7 @@ bool cpu_supports(Isa isa) noexcept {
     case Isa::kAvx512:
       return cpu_supports(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case Isa::kAvx512Bf16: return cpu_supports(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
   }
   return false;
 #else
@@ -39,15 +41,17 @@ bool cpu_supports(Isa isa) noexcept {
 }
 
 Isa best_isa() noexcept {
-  if (cpu_supports(Isa::kAvx512)) return Isa::kAvx512;
-  return cpu_supports(Isa::kAvx2) ? Isa::kAvx2 : Isa::kBaseline;
+  Isa best = Isa::kBaseline;
+  for (Isa isa : kAllIsas)
+    if (cpu_supports(isa)) best = isa;
+  return best;
 }
 
 Isa chosen_isa() {
   const char* forced = std::getenv("REGARD_ISA");
   if (forced == nullptr || *forced == '\0') return best_isa();
   const std::optional<Isa> isa = isa_from_name(forced);
-  require(isa.has_value(), "[REGARD_ISA] '{}' is no instruction set of this library; expected baseline, avx2 or avx512", forced);
+  require(isa.has_value(), "[REGARD_ISA] '{}' is no instruction set of this library; expected baseline, avx2, avx512 or avx512_bf16", forced);
   if (!cpu_supports(*isa))
     fail(Code::kUnsupported, "[REGARD_ISA] this machine has no {}; the best it has is {}; unset REGARD_ISA to use that", forced,
          isa_name(best_isa()));

@@ -7,10 +7,11 @@
 namespace regard {
 
 /// From the one that every machine has to the widest. The order is the order of preference, last first.
-enum class Isa { kBaseline, kAvx2, kAvx512 };
-inline constexpr Isa kAllIsas[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
+/// kAvx512Bf16 is kAvx512 with bf16 dot products: the same kernels, and a few more.
+enum class Isa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+inline constexpr Isa kAllIsas[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
 
-/// "baseline", "avx2" or "avx512": the names that REGARD_ISA takes.
+/// "baseline", "avx2", "avx512" or "avx512_bf16": the names that REGARD_ISA takes.
 std::string_view isa_name(Isa isa) noexcept;
 std::optional<Isa> isa_from_name(std::string_view name) noexcept;
 

@@ -25,6 +25,9 @@ REGARD_DECLARE_SET(baseline)
 #if defined(__x86_64__)
 REGARD_DECLARE_SET(avx2)
 REGARD_DECLARE_SET(avx512)
+namespace avx512_bf16 {
+extern const AttentionBf16Kernels kAttentionBf16;
+}
 #endif
 
 namespace {
@@ -34,6 +37,9 @@ const KernelSet kSets[] = {
 #if defined(__x86_64__)
     REGARD_SET(Isa::kAvx2, avx2),
     REGARD_SET(Isa::kAvx512, avx512),
+    // In f32 it is avx512, not one bit apart.
+    {Isa::kAvx512Bf16, &avx512::kElementwise, &avx512::kLinear, &avx512::kAttention, &avx512::kAttentionBackward,
+     &avx512::kGemm, &avx512::kTraining, &avx512_bf16::kAttentionBf16},
 #endif
 };
 

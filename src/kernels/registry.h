@@ -11,6 +11,8 @@
 
 namespace regard::kernels {
 
+struct AttentionBf16Kernels;
+
 struct KernelSet {
   Isa isa;
   const ElementwiseKernels* elementwise;
@@ -19,6 +21,7 @@ struct KernelSet {
   const AttentionBackwardKernels* attention_backward;
   const GemmKernels* gemm;
   const TrainingKernels* training;
+  const AttentionBf16Kernels* attention_bf16 = nullptr;  ///< on bf16 dot products; null: this set has none
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

@@ -1,6 +1,7 @@
 """`regard attend` against attention in plain Python floats (64 bits)."""
 import json
 import math
+import os
 import random
 import struct
 
@@ -341,6 +342,25 @@ class Attend(Case):
         data, words = self.tensors(3, 5)
         big = save_npy(self.path("big.npy"), "f4", [B, H, 3, D], [7e4] + [0.0] * (B * H * 3 * D - 1))
         self.refused(2, "holds 70000 at [0, 0, 0, 0], which --dtype f16 cannot hold", "attend", "--q", big, *words[2:], "--dtype", "f16", "--out", self.path("o.npy"))
+
+    def test_arithmetic(self):
+        data, words = self.tensors(5, 7)
+        out, exact = self.path("out.npy"), self.path("exact.npy")
+        words += ["--mask", "causal", "--q-begin", 2]
+        isas = json.loads(self.ok("doctor", "--json"))["isas"]
+        self.refused(8, "baseline, has no bf16 dot products", "attend", *words, "--arithmetic", "bf16", "--out", out, "--isa", "baseline")
+        for option, more in (("weights", ()), ("stats", ()), ("top", ("--top-k", 2))):
+            self.refused(2, f"--{option} takes no --arithmetic bf16", "attend", *words, "--arithmetic", "bf16", f"--{option}", out, *more)
+        self.assertFalse(os.path.exists(out))
+        if "avx512_bf16" not in isas:
+            self.skipTest("this machine has no avx512_bf16")
+        self.ok("attend", *words, "--out", exact)
+        self.ok("attend", *words, "--arithmetic", "bf16", "--out", out)
+        (shape, want), (got_shape, got) = load_npy(exact), load_npy(out)
+        self.assertEqual(got_shape, shape)
+        self.assertNotEqual(got, want)
+        for x, y in zip(got, want):
+            self.assertAlmostEqual(x, y, delta=0.05)
 
     def test_refused_biases(self):
         data, words = self.tensors(3, 5)

@@ -50,7 +50,7 @@ class Option:
         """A value that the option accepts, and one that is not its default where there is a choice."""
         if self.value is None:
             return "true"
-        choices = re.search(r"\(([a-z0-9-]+(?:, [a-z0-9-]+)+)\)$", self.facts["help"])
+        choices = re.search(r"\(([a-z0-9_-]+(?:, [a-z0-9_-]+)+)\)$", self.facts["help"])
         if choices:
             return choices.group(1).split(", ")[-1]
         bounds = re.search(r"([0-9.e+-]+) (?:to|or more)", self.facts["value"])

@@ -142,7 +142,7 @@ class Usage(Case):
         self.refused(2, "", "tokens", "encode", "-m", "/dev/null", "x")
 
     def test_unknown_isa_and_threads(self):
-        self.refused(2, "give one of baseline, avx2, avx512", "doctor", "--isa", "sse9")
+        self.refused(2, "give one of baseline, avx2, avx512, avx512_bf16", "doctor", "--isa", "sse9")
         self.refused(2, "REGARD_ISA", "doctor", env={"REGARD_ISA": "sse9"})
         self.refused(2, "REGARD_THREADS", "doctor", env={"REGARD_THREADS": "0"})
 
@@ -368,7 +368,7 @@ class Shells(Case):
         self.assertEqual(complete("regard", "mask", "d"), ["draw"])
         self.assertEqual(complete("regard", "generate", "--max"), ["--max-tokens"])
         self.assertEqual(complete("regard", "mask", "draw", "causal", "--q-l"), ["--q-len"])
-        self.assertEqual(complete("regard", "doctor", "--isa", "avx5"), ["avx512"])
+        self.assertEqual(complete("regard", "doctor", "--isa", "avx5"), ["avx512", "avx512_bf16"])
         self.assertIn("LICENSE", [word.split("/")[-1] for word in complete("regard", "info", "--model", f"{ROOT}/LICEN")])
 
     def test_zsh_and_fish(self):

@@ -11,6 +11,7 @@ namespace {
 bool machine_has(const char* isa) {
 #if defined(__x86_64__)
   if (std::strcmp(isa, "avx2") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (std::strcmp(isa, "avx512_bf16") == 0) return machine_has("avx512") && __builtin_cpu_supports("avx512bf16");
   if (std::strcmp(isa, "avx512") == 0)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");

@@ -101,6 +101,37 @@ inline float spec_lane_sum(const float (&lane)[kLanes]) {
 inline constexpr float kSpecNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kSpecInf = std::numeric_limits<float>::infinity();
 
+/// The running result of a row: tiles are folded into it from the left.
+template <Rounding R>
+struct SpecTotals {
+  float M = -kSpecInf, L = 0.0f, o[kMaxHeadDim] = {};
+
+  void fold(float m, float l, const float* tile, int value_dim) {
+    const float M2 = M > m ? M : m, shift = M2 == -kSpecInf ? 0.0f : M2;
+    const float a = spec_exp2<R>(M - shift), b = spec_exp2<R>(m - shift);
+    M = M2;
+    L = spec_fma<R>(L, a, l * b);
+    for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(o[c], a, tile[c] * b);
+  }
+
+  // Counts the sink, writes the row and returns its lse.
+  template <class Terms>
+  float end(int value_dim, const Terms& terms, float* out) {
+    const auto sink = static_cast<float>(terms.sink);
+    const bool saw_nothing = L == 0.0f;
+    const float nothing[kMaxHeadDim] = {};
+    fold(static_cast<float>(static_cast<double>(sink) * math::kLog2e), 1.0f, nothing, value_dim);
+    for (int c = 0; c < value_dim; ++c) {
+      const float x = L == 0.0f ? 0.0f : o[c] / L + 0.0f;
+      out[c] = (std::isnan(x) ? kSpecNan : x) * static_cast<float>(terms.keep_scale);
+    }
+    if (saw_nothing && std::isfinite(sink)) return sink;
+    if (L == 0.0f) return -kSpecInf;
+    const auto lse = static_cast<float>((static_cast<double>(M) + math::log2(static_cast<double>(L))) * math::kLn2);
+    return std::isnan(lse) ? kSpecNan : lse;
+  }
+};
+
 /// One row over the keys at positions [k_begin, k_end). key(j, i), value(j, c) and visible(j) are asked by position,
 /// keys, values and terms only where visible(j). `factor` is scale * log2(e), `softcap` is in units of log2 (0: none);
 /// `terms` are in natural units. Keys or values that are codes have a member scale(j). Returns lse.
@@ -108,9 +139,9 @@ template <Rounding R, class Key, class Value, class Visible, class Terms = NoTer
 float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_begin, int64_t k_end, float factor,
                          float softcap, Key key, Value value, Visible visible, float* out, const Terms& terms = {}) {
   constexpr float kLog2e = static_cast<float>(math::kLog2e);
-  float scaled[kMaxHeadDim], o[kMaxHeadDim], total[kMaxHeadDim] = {};
+  float scaled[kMaxHeadDim], o[kMaxHeadDim];
   for (int i = 0; i < head_dim; ++i) scaled[i] = q[i] * factor;
-  float M = -kSpecInf, L = 0.0f;
+  SpecTotals<R> total;
   for (int64_t base = k_begin / kTileKeys * kTileKeys; base < k_end; base += kTileKeys) {
     int seen[kTileKeys], count = 0;
     for (int j = 0; j < kTileKeys; ++j)
@@ -137,32 +168,9 @@ float attention_row_spec(const float* q, int head_dim, int value_dim, int64_t k_
       if constexpr (requires { value.scale(base); }) weight *= value.scale(base + seen[n]);
       for (int c = 0; c < value_dim; ++c) o[c] = spec_fma<R>(weight, value(base + seen[n], c), o[c]);
     }
-    const float l = spec_lane_sum(lane);
-
-    const float M2 = M > m ? M : m, shift2 = M2 == -kSpecInf ? 0.0f : M2;
-    const float a = spec_exp2<R>(M - shift2), b = spec_exp2<R>(m - shift2);
-    M = M2;
-    L = spec_fma<R>(L, a, l * b);
-    for (int c = 0; c < value_dim; ++c) total[c] = spec_fma<R>(total[c], a, o[c] * b);
+    total.fold(m, spec_lane_sum(lane), o, value_dim);
   }
-  const auto sink = static_cast<float>(terms.sink);
-  const bool saw_nothing = L == 0.0f;
-  {
-    const auto m = static_cast<float>(static_cast<double>(sink) * math::kLog2e);
-    const float M2 = M > m ? M : m, shift = M2 == -kSpecInf ? 0.0f : M2;
-    const float a = spec_exp2<R>(M - shift), b = spec_exp2<R>(m - shift);
-    M = M2;
-    L = spec_fma<R>(L, a, b);
-    for (int c = 0; c < value_dim; ++c) total[c] *= a;
-  }
-  for (int c = 0; c < value_dim; ++c) {
-    const float x = L == 0.0f ? 0.0f : total[c] / L + 0.0f;
-    out[c] = (std::isnan(x) ? kSpecNan : x) * static_cast<float>(terms.keep_scale);
-  }
-  if (saw_nothing && std::isfinite(sink)) return sink;
-  if (L == 0.0f) return -kSpecInf;
-  const auto lse = static_cast<float>((static_cast<double>(M) + math::log2(static_cast<double>(L))) * math::kLn2);
-  return std::isnan(lse) ? kSpecNan : lse;
+  return total.end(value_dim, terms, out);
 }
 
 }  // namespace regard::kernels::reference

@@ -1,0 +1,381 @@
+// The kernels of attention_bf16.h. Included inside the instruction set's region, after micro_bf16-inl.h. Read micro_tile()
+// first: it goes through the steps of its namesake in attention-inl.h and shares what does not touch a product.
+
+namespace {
+
+#include "kernels/generic/attention_store-inl.h"
+#include "kernels/generic/attention_scores-inl.h"
+#include "kernels/generic/attention_softmax-inl.h"
+#include "kernels/generic/attention_values-inl.h"
+
+inline constexpr int kTilePairs = pairs(kTileKeys);
+inline constexpr int kPanelPairs = pairs(kPanelKeys);
+
+// ---- scores
+
+template <int R, int W>
+REGARD_INLINE void multiply_tile(Tile<R, W>& acc, float factor) {
+  const F32 f = splat(factor);
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    REGARD_UNROLL
+    for (int w = 0; w < W; ++w) acc[r][w] = mul(acc[r][w], f);
+  }
+}
+
+// The scores of panel w, and where `top` is given the maximum of each row in lanes.
+template <int R>
+REGARD_INLINE void pair_score_panel(const AttentionTile& tile, const uint32_t* q, float factor, int w, float* s, F32* top) {
+  static_assert(kScoreVectors<R> == kPanelVectors);
+  const int ldq = pairs(tile.head_dim);
+  Tile<R, kPanelVectors> acc;
+  clear_tile<R, kPanelVectors>(acc);
+  accumulate_pairs<R, kPanelVectors>(acc, q, ldq, static_cast<const uint32_t*>(tile.k[w]), kPanelKeys, ldq);
+  multiply_tile<R, kPanelVectors>(acc, factor);
+  store_tile<R, kPanelVectors>(acc, s + kPanelKeys * w, kTileKeys);
+  if (top != nullptr) raise<R, kPanelVectors>(top, acc);
+}
+
+template <int R>
+REGARD_NOINLINE void pair_scores_of_all(const AttentionTile& tile, const uint32_t* q, float factor, float* s, F32* top) {
+  for (int w = 0; w < kPanelsPerTile; ++w) pair_score_panel<R>(tile, q, factor, w, s, top);
+}
+
+// The scores of R rows for W vectors of keys, wherever in the tile these are.
+template <int R, int W>
+REGARD_INLINE void pair_score_vectors(const AttentionTile& tile, const uint32_t* q, float factor, const int* vectors, float* s) {
+  const uint32_t* columns[W];
+  for (int w = 0; w < W; ++w)
+    columns[w] = static_cast<const uint32_t*>(tile.k[vectors[w] / kPanelVectors]) + kLanes * (vectors[w] % kPanelVectors);
+  Tile<R, W> acc;
+  clear_tile<R, W>(acc);
+  const int64_t ldq = pairs(tile.head_dim);
+  REGARD_UNROLL_2
+  for (int64_t k = 0; k < ldq; ++k) {
+    I32 key[W];
+    REGARD_UNROLL
+    for (int w = 0; w < W; ++w) key[w] = load_i(columns[w] + k * kPanelKeys);
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const I32 row = splat_pair(q + r * ldq + k);
+      REGARD_UNROLL
+      for (int w = 0; w < W; ++w) acc[r][w] = add_products(acc[r][w], row, key[w]);
+    }
+  }
+  multiply_tile<R, W>(acc, factor);
+  REGARD_UNROLL
+  for (int w = 0; w < W; ++w) {
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) store(s + r * kTileKeys + kLanes * vectors[w], acc[r][w]);
+  }
+}
+template <int R, int W>
+REGARD_INLINE void pair_score_at_most(const AttentionTile& tile, int count, const uint32_t* q, float factor, const int* vectors,
+                                      float* s) {
+  if constexpr (W > 1)
+    if (count < W) return pair_score_at_most<R, W - 1>(tile, count, q, factor, vectors, s);
+  pair_score_vectors<R, W>(tile, q, factor, vectors, s);
+}
+
+// Only the vectors of 16 keys in which some row sees one: whole panels, then what is left in passes of about the same width.
+// The maxima over the panels that all rows see whole go to `top`.
+template <int R>
+REGARD_NOINLINE void pair_scores_of_some(const AttentionTile& tile, const uint32_t* q, float factor, const Seen<R>& seen, float* s,
+                                         F32* top) {
+  int rest[kTileVectors], count = 0;
+  for (int i = 0; i < seen.count;) {
+    const int v = seen.vectors[i], w = v / kPanelVectors;
+    if (v % kPanelVectors == 0 && i + kPanelVectors <= seen.count &&
+        seen.vectors[i + kPanelVectors - 1] == v + kPanelVectors - 1) {
+      pair_score_panel<R>(tile, q, factor, w, s, seen.all[w] == ~uint64_t{0} ? top : nullptr);
+      i += kPanelVectors;
+    } else {
+      rest[count++] = v;
+      ++i;
+    }
+  }
+  int passes = (count + kPanelVectors - 1) / kPanelVectors;
+  for (int i = 0; passes > 0; --passes) {
+    const int width = (count - i + passes - 1) / passes;
+    pair_score_at_most<R, kPanelVectors>(tile, width, q, factor, rest + i, s);
+    i += width;
+  }
+}
+
+// ---- softmax: as in attention_softmax-inl.h, with weights that are rounded to bf16 behind their sum
+
+template <int R>
+REGARD_INLINE void pair_softmax_of_all(const float* s, const F32* top, uint32_t* weights, float* m_out, float* l_out) {
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) m_out[r] = reduce_max(top[r]);
+  F32 sum[R];
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const F32 shift = splat(m_out[r] == -kInf ? 0.0f : m_out[r]);
+    sum[r] = zero();
+    REGARD_UNROLL
+    for (int v = 0; v < kTileVectors; v += 2) {
+      const float* at = s + r * kTileKeys + kLanes * v;
+      const F32 first = exp2(sub(load(at), shift)), second = exp2(sub(load(at + kLanes), shift));
+      sum[r] = add(add(sum[r], first), second);
+      store_i(weights + r * kTilePairs + kLanes / 2 * v, narrow_row(first, second));
+    }
+  }
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
+}
+
+// The weights of a vector that holds a visible key; they are 0 where the row does not see the key. Behind the sums, as
+// these are taken vector by vector.
+template <int R>
+REGARD_INLINE void round_weights(const float* p, const Seen<R>& seen, uint32_t* weights) {
+  for (int i = 0; i < seen.count; ++i) {
+    const int v = seen.vectors[i];
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r)
+      store_first_i(weights + r * kTilePairs + kLanes / 2 * v, narrow_row(load(p + r * kTileKeys + kLanes * v), zero()), kLanes / 2);
+  }
+}
+
+// ---- values
+
+// A key that row r sees, in pairs with one that it does not see: the other's weight is 0 and its value is taken for 0, so that a
+// NaN does not come through. Adding the products of zeros changes no sum but the sign of one that is 0, which the end does
+// not show.
+template <int R>
+struct SeenPairs {
+  uint64_t any[kPanelsPerTile];  // both bits of a pair of which some row sees a key,
+  uint64_t all[kPanelsPerTile];  // and of one of which all rows see both keys
+  alignas(64) uint32_t masks[R][kTilePairs];
+};
+
+template <int R>
+REGARD_INLINE void look_at_pairs(const Seen<R>& seen, SeenPairs<R>& out) {
+  constexpr uint64_t kFirst = 0x5555555555555555u;
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    out.any[w] = ((seen.any[w] | seen.any[w] >> 1) & kFirst) * 3;
+    out.all[w] = (seen.all[w] & seen.all[w] >> 1 & kFirst) * 3;
+    if (out.any[w] == 0) continue;
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const uint64_t word = seen.row[r][w];
+      store_i(out.masks[r] + kPanelPairs * w, half_masks(static_cast<uint32_t>(word)));
+      store_i(out.masks[r] + kPanelPairs * w + kLanes, half_masks(static_cast<uint32_t>(word >> 32)));
+    }
+  }
+}
+
+template <int R, int C>
+REGARD_INLINE void accumulate_masked_pairs(Tile<R, C>& acc, const uint32_t* p, const uint32_t* masks, const uint32_t* values,
+                                           int64_t stride, int n) {
+  for (int k = 0; k < n; ++k, values += stride) {
+    I32 columns[C];
+    REGARD_UNROLL
+    for (int c = 0; c < C; ++c) columns[c] = load_i(values + kLanes * c);
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const I32 weight = splat_pair(p + r * kTilePairs + k), mask = splat_pair(masks + r * kTilePairs + k);
+      REGARD_UNROLL
+      for (int c = 0; c < C; ++c) acc[r][c] = add_products(acc[r][c], weight, bit_and(columns[c], mask));
+    }
+  }
+}
+
+// As accumulate_seen(): runs of pairs that all rows see whole, runs that only some see, and runs that are skipped.
+template <int R, int C>
+REGARD_INLINE void accumulate_seen_pairs(Tile<R, C>& acc, const uint32_t* p, const AttentionTile& tile, int v,
+                                         const SeenPairs<R>& seen) {
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    const uint64_t all = seen.all[w], any = seen.any[w];
+    if (any == 0) continue;
+    const uint32_t* values = static_cast<const uint32_t*>(tile.v[w]) + kLanes * v;
+    const uint64_t plain = eight_in_a_row(all), nobody = eight_in_a_row(~any);
+    const int end = 64 - std::countl_zero(any);
+    for (int k = std::countr_zero(any), n; k < end; k += n) {  // all of these are even
+      const uint32_t* weights = p + kPanelPairs * w + k / 2;
+      const uint32_t* row = values + k / 2 * static_cast<int64_t>(tile.value_dim);
+      if (((nobody >> k) & 1) != 0) {
+        n = std::countr_zero(any >> k);
+      } else if (((plain >> k) & 1) != 0) {
+        n = std::countr_one(all >> k);
+        accumulate_pairs<R, C>(acc, weights, kTilePairs, row, tile.value_dim, n / 2);
+      } else {
+        const uint64_t next = (plain | nobody) >> k;
+        n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
+        accumulate_masked_pairs<R, C>(acc, weights, seen.masks[0] + kPanelPairs * w + k / 2, row, tile.value_dim, n / 2);
+      }
+    }
+  }
+}
+
+// C vectors of columns of R rows from vector v on, all keys of the tile reduced in registers. Functions of their own, as in
+// attention_values-inl.h.
+template <int R, int C>
+REGARD_NOINLINE void pair_values_of_all(const AttentionTile& tile, const uint32_t* p, int v, const FoldFactors& factors, float* o) {
+  Tile<R, C> acc;
+  clear_tile<R, C>(acc);
+  for (int w = 0; w < kPanelsPerTile; ++w)
+    accumulate_pairs<R, C>(acc, p + kPanelPairs * w, kTilePairs, static_cast<const uint32_t*>(tile.v[w]) + kLanes * v,
+                           tile.value_dim, kPanelPairs);
+  fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
+}
+template <int R, int C>
+REGARD_NOINLINE void pair_values_of_some(const AttentionTile& tile, const uint32_t* p, int v, const SeenPairs<R>& seen,
+                                         const FoldFactors& factors, float* o) {
+  Tile<R, C> acc;
+  clear_tile<R, C>(acc);
+  accumulate_seen_pairs<R, C>(acc, p, tile, v, seen);
+  fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
+}
+
+// One pass over at most C vectors of columns; returns how many it took.
+template <int R, int C>
+REGARD_INLINE int pair_values_pass(const AttentionTile& tile, const uint32_t* p, int v, const SeenPairs<R>* seen,
+                                   const FoldFactors& factors, float* o) {
+  if constexpr (C > 1)
+    if (tile.value_dim / kLanes - v < C)
+      return pair_values_pass<R, C == 8 ? 4 : C - 1>(tile, p, v, seen, factors, o);
+  if (seen == nullptr)
+    pair_values_of_all<R, C>(tile, p, v, factors, o);
+  else
+    pair_values_of_some<R, C>(tile, p, v, *seen, factors, o);
+  return C;
+}
+template <int R>
+void pair_values(const AttentionTile& tile, const uint32_t* p, const SeenPairs<R>* seen, const FoldFactors& factors, float* o) {
+  for (int v = 0; v < tile.value_dim / kLanes;)
+    v += pair_values_pass<R, value_vectors<float, R>()>(tile, p, v, seen, factors, o);
+}
+
+// ---- a few rows against one tile
+
+template <int R>
+void micro_tile(const AttentionTile& tile, const AttentionBf16Rows& rows, int first, const AttentionState& state) {
+  Seen<R> seen;
+  const Sight sight = look<R>(tile, first, seen);
+  if (sight == Sight::kNothing) return;
+  const uint32_t* q = rows.q + static_cast<int64_t>(first) * pairs(tile.head_dim);
+  float* s = tile.scores;
+  alignas(64) float m[kLanes] = {}, l[kLanes] = {};
+  const bool changed = tile.softcap != 0.0f || tile.bias != nullptr;
+  F32 top[R];
+  for (int r = 0; r < R; ++r) top[r] = splat(-kInf);
+  if (sight == Sight::kEverything) {
+    pair_scores_of_all<R>(tile, q, rows.factor, s, top);
+    if (changed) {
+      for (int r = 0; r < R; ++r) {
+        if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, nullptr, r, tile.softcap);
+        if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, nullptr, r, tile.bias[first + r]);
+      }
+      maxima_of_all<R>(s, top);
+    }
+    pair_softmax_of_all<R>(s, top, rows.weights, m, l);
+  } else {
+    pair_scores_of_some<R>(tile, q, rows.factor, seen, s, top);
+    for (int r = 0; r < R; ++r) {
+      if (tile.softcap != 0.0f) cap_row<R>(s + r * kTileKeys, &seen, r, tile.softcap);
+      if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, &seen, r, tile.bias[first + r]);
+    }
+    softmax_of_some<R>(s, seen, changed ? nullptr : top, m, l);
+    round_weights<R>(s, seen, rows.weights);
+  }
+  FoldFactors factors;
+  fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);
+  float* o = state.o + static_cast<int64_t>(first) * tile.value_dim;
+  if (tile.keep != nullptr) drop<R>(tile, first, sight, seen);
+  if (sight == Sight::kSome || tile.keep != nullptr) {
+    SeenPairs<R> seen_pairs;
+    look_at_pairs<R>(seen, seen_pairs);
+    pair_values<R>(tile, rows.weights, &seen_pairs, factors, o);
+  } else {
+    pair_values<R>(tile, rows.weights, nullptr, factors, o);
+  }
+}
+
+// Calls the template for as many rows as are left, at most kMicroRows.
+template <int R>
+REGARD_INLINE void tile_rows(const AttentionTile& tile, const AttentionBf16Rows& rows, int first, const AttentionState& state) {
+  if constexpr (R > 1)
+    if (tile.rows - first < R) return tile_rows<R - 1>(tile, rows, first, state);
+  micro_tile<R>(tile, rows, first, state);
+}
+void attention_tile(const AttentionTile& tile, const AttentionBf16Rows& rows, const AttentionState& state) noexcept {
+  for (int r = 0; r < tile.rows; r += kMicroRows) tile_rows<kMicroRows>(tile, rows, r, state);
+}
+
+// ---- packing
+
+// One row of n numbers as pairs(n) pairs; an odd last one is beside a 0.
+REGARD_INLINE void pack_row(const float* x, int n, uint32_t* out) {
+  int i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) store_i(out + i / 2, narrow_row(load(x + i), load(x + i + kLanes)));
+  if (i == n) return;
+  const int left = n - i, first = left < kLanes ? left : kLanes;
+  const F32 second = left > kLanes ? load_first(x + i + kLanes, left - kLanes) : zero();
+  store_first_i(out + i / 2, narrow_row(load_first(x + i, first), second), pairs(left));
+}
+
+void pack_queries(const float* const* q, int rows, int head_dim, uint32_t* out) noexcept {
+  for (int r = 0; r < rows; ++r) pack_row(q[r], head_dim, out + static_cast<int64_t>(r) * pairs(head_dim));
+}
+
+// Four keys at a time are turned; a row of the panel is as long as a page's share of the cache, so single stores are slow.
+typedef uint32_t Quad __attribute__((vector_size(16)));
+REGARD_INLINE Quad load_quad(const uint32_t* p) {
+  Quad q;
+  std::memcpy(&q, p, sizeof q);
+  return q;
+}
+
+void pack_keys(const float* keys, int64_t stride, int count, int head_dim, uint32_t* panel, int column) noexcept {
+  alignas(64) uint32_t row[4][pairs(kMaxHeadDim)];
+  const int n = pairs(head_dim);
+  for (int j = 0; j < count; j += 4) {
+    const int keys_here = count - j < 4 ? count - j : 4;
+    for (int i = 0; i < keys_here; ++i) pack_row(keys + (j + i) * stride, head_dim, row[i]);
+    uint32_t* to = panel + column + j;
+    int k = 0;
+    for (; keys_here == 4 && k + 4 <= n; k += 4) {
+      const Quad a = load_quad(row[0] + k), b = load_quad(row[1] + k), c = load_quad(row[2] + k), d = load_quad(row[3] + k);
+      const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const Quad columns[4] = {
+          __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+      for (int i = 0; i < 4; ++i) std::memcpy(to + (k + i) * kPanelKeys, &columns[i], sizeof(Quad));
+    }
+    for (; k < n; ++k)
+      for (int i = 0; i < keys_here; ++i) to[k * kPanelKeys + i] = row[i][k];
+  }
+}
+
+void pack_values(const float* values, int64_t stride, int count, int value_dim, uint32_t* block, int first) noexcept {
+  const int padded = padded_dim(value_dim);
+  for (int j = first; j < first + count;) {
+    const bool low = j % 2 == 0, high = !low || j + 1 < first + count;  // which keys of the pair are written
+    const float* x = values + (j - first) * stride;
+    uint32_t* to = block + static_cast<int64_t>(j / 2) * padded;
+    for (int c = 0; c < padded; c += kLanes) {
+      const int n = value_dim - c < kLanes ? value_dim - c : kLanes;
+      const F32 a = low ? load_first(x + c, n) : zero();
+      const F32 b = high ? load_first(x + c + (low ? stride : 0), n) : zero();
+      I32 pair = narrow_rows(a, b);
+      if (!low || !high) {
+        const I32 kept = bit_and(load_i(to + c), splat_i(static_cast<int32_t>(low ? 0xFFFF0000u : 0x0000FFFFu)));
+        pair = bit_or(pair, kept);
+      }
+      store_i(to + c, pair);
+    }
+    j += low && high ? 2 : 1;
+  }
+}
+
+}  // namespace
+
+extern const AttentionBf16Kernels kAttentionBf16;
+const AttentionBf16Kernels kAttentionBf16 = {
+    .pack_queries = pack_queries,
+    .pack_keys = pack_keys,
+    .pack_values = pack_values,
+    .tile = attention_tile,
+};
