@@ -120,11 +120,12 @@ void write_added_tokens(JsonWriter& json, const TokenizerSpec& spec) {
   json.end();
 }
 
+/// Empty for an id without a token.
 std::string token_name(const TokenizerSpec& spec, int32_t id) {
   for (const AddedTokenSpec& token : spec.added) {
     if (token.id == id) return token.content;
   }
-  return spec.pieces[static_cast<size_t>(id)];
+  return id >= 0 && static_cast<size_t>(id) < spec.pieces.size() ? spec.pieces[static_cast<size_t>(id)] : std::string();
 }
 
 /// The tokens around one text, and the same around each text of a pair.
@@ -196,6 +197,11 @@ void write_bpe(JsonWriter& json, const TokenizerSpec& spec, const BpeSpec& bpe) 
 Result<std::string> write_tokenizer_json(const TokenizerSpec& spec) {
   if (std::holds_alternative<SpmSpec>(spec.model))
     return failure(Code::kUnsupported, "[write_tokenizer_json] {}: a model that merges by score has no form in tokenizer.json", spec.origin);
+  for (const std::vector<int32_t>* ids : {&spec.prefix, &spec.suffix}) {
+    for (const int32_t id : *ids) {
+      if (token_name(spec, id).empty()) return corrupt("[write_tokenizer_json] {}: the template has token {}, which has no text", spec.origin, id);
+    }
+  }
   JsonWriter json;
   json.begin_object().member("version", "1.0").key("truncation").null().key("padding").null();
   write_added_tokens(json, spec);

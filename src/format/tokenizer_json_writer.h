@@ -9,8 +9,8 @@
 namespace regard {
 
 /// The file that says what `spec` says: reading it gives the same ids, here and in PyPI `tokenizers`. What the format has no place for is
-/// left out: bos, eos, eot and pad beyond the template of `prefix` and `suffix`.
-/// Failures: kUnsupported for a model that merges by score.
+/// left out: bos, eos, eot and pad beyond the template of `prefix` and `suffix`. `spec` is one that build_tokenizer accepts.
+/// Failures: kUnsupported for a model that merges by score, kCorruptData for a template with an id that has no text.
 Result<std::string> write_tokenizer_json(const TokenizerSpec& spec);
 
 }  // namespace regard

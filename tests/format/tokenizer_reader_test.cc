@@ -55,6 +55,22 @@ TEST(TokenizerJson, MalformedSectionsAreRefusedWithTheirPlace) {
   }
 }
 
+TEST(TokenizerJson, WholePieces) {
+  const auto read = [](const std::string& model) { return tokenizer_json_spec(R"({"model":{"type":"WordLevel")" + model + "}}", "t.json"); };
+  expect_refusal(read(R"(,"vocab":{"a":0})"), Code::kCorruptData, "unk_token");
+  expect_refusal(read(R"(,"unk_token":"u")"), Code::kCorruptData, "vocab");
+  expect_refusal(read(R"(,"unk_token":7,"vocab":{"a":0})"), Code::kCorruptData, "$.model.unk_token");
+  expect_refusal(read(R"(,"unk_token":"u","vocab":{"a":0,"b":0})"), Code::kCorruptData, "another token");
+  const auto build = [&](const std::string& model) { return build_tokenizer(read(model).value_or_throw()).value_or_throw(); };
+  EXPECT_EQ(build(R"(,"unk_token":"u","vocab":{"ab":0,"u":1})").encode("ab"), (std::vector<int32_t>{0}));
+  const Tokenizer with_unknown = build(R"(,"unk_token":"u","vocab":{"ab":0,"u":1})");
+  EXPECT_EQ(with_unknown.encode("b"), (std::vector<int32_t>{1}));
+  EXPECT_EQ(with_unknown.unk(), 1);
+  const Tokenizer without = build(R"(,"unk_token":"u","vocab":{"ab":0})");
+  EXPECT_EQ(without.unk(), std::nullopt);
+  EXPECT_THROW(without.encode("b"), Error);
+}
+
 TEST(TokenizerJson, TemplatesAndConfigurationsNameTheEnds) {
   auto spec = json(R"(,"added_tokens":[{"id":4,"content":"</s>","special":true}],"post_processor":{"type":"Sequence","processors":[{"type":"ByteLevel"},
       {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
