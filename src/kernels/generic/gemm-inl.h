@@ -5,9 +5,10 @@ namespace {
 
 inline constexpr int kWidth = 16 * kMicroVecs;  // columns of a panel
 
-// So many inner positions are packed at a time, so that the lines which neighbouring strips share are still in the first-level
-// cache. Not more: rows that lie a power of two apart have few sets of it.
-inline constexpr int64_t kPackDepth = 16;
+// Rows of a strip: eight tiles, so that packing moves whole vectors, and a strip of some hundred positions stays in the
+// second-level cache beside a panel. (Strips of one tile, which stay in the first, take longer to pack than they save.)
+inline constexpr int kStripRows = 8 * kMicroRows;
+static_assert(kStripRows % 16 == 0);
 
 // Where the rows of A lie: apart, each contiguous in k, or side by side in a strip.
 struct ApartRows {
@@ -19,7 +20,7 @@ struct ApartRows {
 struct StripRows {
   const float* a;
   FetchAhead ahead;
-  REGARD_INLINE_MEMBER F32 operator()(int r, int64_t k) const { return splat(a[k * kMicroRows + r]); }
+  REGARD_INLINE_MEMBER F32 operator()(int r, int64_t k) const { return splat(a[k * kStripRows + r]); }
   // The i-th line of what is asked for; an address is formed by numbers because it may lie behind the last row's end.
   REGARD_INLINE_MEMBER void fetch(int64_t i) const {
     const int64_t row = i / FetchAhead::kLines, line = i % FetchAhead::kLines;
@@ -114,26 +115,36 @@ void multiply_rows(const float* a, int64_t lda, int64_t rows, const float* panel
   }
 }
 
-void multiply_strips(const float* strips, int64_t rows, const float* panel, int64_t inner, float* c, int64_t ldc, int columns,
-                     Accumulate accumulate, const FetchAhead& ahead) noexcept {
+void multiply_strip(const float* strip, int rows, const float* panel, int64_t inner, float* c, int64_t ldc, int columns, Accumulate accumulate,
+                    const FetchAhead& ahead) noexcept {
   const Product p{panel, inner, nullptr, ldc, columns, accumulate};
-  for (int64_t r = 0; r < rows; r += kMicroRows) {
+  for (int r = 0; r < rows; r += kMicroRows) {
     if (r + kMicroRows < rows) prefetch_tile(c + (r + kMicroRows) * ldc, ldc);
     const int64_t begin = ahead.rows * r / rows, end = ahead.rows * (r + kMicroRows < rows ? r + kMicroRows : rows) / rows;
     const FetchAhead part{ahead.source + begin * ahead.ld, ahead.ld, end - begin};
-    tile<kMicroRows>(rows - r, StripRows{strips + r * inner, part}, p, c + r * ldc);
+    tile<kMicroRows>(rows - r, StripRows{strip + r, part}, p, c + r * ldc);
   }
 }
 
-void pack_columns(const float* source, int64_t ld, int64_t inner, int columns, float* panel) noexcept {
-  for (int64_t k = 0; k < inner; ++k, source += ld, panel += kWidth) {
+// Rows of `Width` floats of which `count` exist, to rows that lie dense.
+template <int Width>
+void pack_rows(const float* source, int64_t ld, int64_t inner, int count, float* to) {
+  static_assert(Width % 16 == 0);
+  for (int64_t k = 0; k < inner; ++k, source += ld, to += Width) {
     REGARD_UNROLL
-    for (int w = 0; w < kMicroVecs; ++w)
-      store(panel + 16 * w, columns >= kWidth ? load(source + 16 * w) : load_first(source + 16 * w, lanes_below(columns, w)));
+    for (int w = 0; w < Width; w += 16)
+      store(to + w, count >= Width ? load(source + w) : load_first(source + w, lanes_below(count, w / 16)));
   }
+}
+void pack_columns(const float* source, int64_t ld, int64_t inner, int columns, float* panel) noexcept {
+  pack_rows<kWidth>(source, ld, inner, columns, panel);
+}
+void pack_strip(const float* source, int64_t ld, int64_t inner, int rows, float* strip) noexcept {
+  pack_rows<kStripRows>(source, ld, inner, rows, strip);
 }
 
 void pack_transposed(const float* source, int64_t ld, int64_t inner, int columns, float* panel) noexcept {
+  constexpr int64_t kPackDepth = 16;  // positions at a time, so that the lines of the panel are written while they are near
   for (int64_t k0 = 0; k0 < inner; k0 += kPackDepth) {
     const int64_t k1 = k0 + kPackDepth < inner ? k0 + kPackDepth : inner;
     for (int c = 0; c < columns; ++c)
@@ -141,23 +152,6 @@ void pack_transposed(const float* source, int64_t ld, int64_t inner, int columns
   }
   for (int64_t k = 0; k < inner && columns < kWidth; ++k)
     for (int c = columns; c < kWidth; ++c) panel[k * kWidth + c] = 0.0f;
-}
-
-// R columns of the source; a constant, so that a row is moved by two or three instructions.
-template <int R>
-void pack_strip(int64_t rows, const float* source, int64_t ld, int64_t inner, float* strip) {
-  if constexpr (R > 1) {
-    if (rows < R) return pack_strip<R - 1>(rows, source, ld, inner, strip);
-  }
-  for (int64_t k = 0; k < inner; ++k) std::memcpy(strip + k * kMicroRows, source + k * ld, R * sizeof(float));
-}
-
-void pack_strips(const float* source, int64_t ld, int64_t inner, int64_t rows, float* strips) noexcept {
-  for (int64_t k0 = 0; k0 < inner; k0 += kPackDepth) {
-    const int64_t depth = k0 + kPackDepth < inner ? kPackDepth : inner - k0;
-    for (int64_t r = 0; r < rows; r += kMicroRows)
-      pack_strip<kMicroRows>(rows - r, source + k0 * ld + r, ld, depth, strips + r * inner + k0 * kMicroRows);
-  }
 }
 
 // V vectors of columns at a time, so that their chains of additions run side by side.
@@ -183,11 +177,12 @@ void add_rows(const float* source, int64_t ld, int64_t rows, int64_t columns, fl
 extern const GemmKernels kGemm;
 const GemmKernels kGemm = {
     .tile_rows = kMicroRows,
+    .strip_rows = kStripRows,
     .panel_columns = kWidth,
     .pack_columns = pack_columns,
     .pack_transposed = pack_transposed,
-    .pack_strips = pack_strips,
+    .pack_strip = pack_strip,
     .multiply_rows = multiply_rows,
-    .multiply_strips = multiply_strips,
+    .multiply_strip = multiply_strip,
     .add_rows = add_rows,
 };

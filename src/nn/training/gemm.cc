@@ -18,8 +18,6 @@ constexpr int64_t kWorthAThread = 65536;
 constexpr int64_t kInner = 768;
 // Rows of one item: the panels pass a block of rows, so longer ones stream the panels less often, until they leave the cache.
 constexpr int64_t kBlockRows = 256;
-// Strips of one item of a weight gradient; packed, they have to stay in the second-level cache beside a panel.
-constexpr int64_t kBlockStrips = 8;
 
 int64_t round_up(int64_t n, int64_t step) { return ceil_div(n, step) * step; }
 
@@ -99,24 +97,25 @@ void multiply_rows(const GemmContext& context, TensorView<const float> a, const 
   });
 }
 
-// How the rows of a weight gradient are cut: whole strips, and as many blocks for each thread.
-struct StripBlocks {
-  int64_t strips, blocks, longest;
-  StripBlocks(int64_t rows, int64_t threads, const GemmKernels& k)
-      : strips(ceil_div<int64_t>(rows, k.tile_rows)),
-        blocks(std::min(strips, round_up(ceil_div(strips, kBlockStrips), threads))),
-        longest(blocks == 0 ? 0 : ceil_div(strips, blocks)) {}
-  int64_t begin(int64_t block) const { return strips * block / blocks; }
+// How the rows of a weight gradient are cut into strips: whole tiles, and as many strips for each thread.
+struct Strips {
+  int64_t tiles, count, tile_rows, rows;
+  Strips(int64_t height, int64_t threads, const GemmKernels& k)
+      : tiles(ceil_div<int64_t>(height, k.tile_rows)),
+        count(std::min(tiles, round_up(ceil_div<int64_t>(height, k.strip_rows), threads))),
+        tile_rows(k.tile_rows),
+        rows(height) {}
+  int64_t begin(int64_t strip) const { return std::min(rows, tiles * strip / count * tile_rows); }
 };
 
-// Where the parts of the scratch of a weight gradient are, in floats.
+// Where the parts of the scratch of a weight gradient are, in floats: all panels, then a strip for each thread.
 struct GradientScratch {
-  int64_t panels, strips, total;
-  GradientScratch(int64_t result_rows, int64_t columns, int64_t rows, int64_t threads, const GemmKernels& k) {
+  int64_t panels, strip, total;
+  GradientScratch(int64_t width, int64_t rows, int64_t threads, const GemmKernels& k) {
     const int64_t inner = std::min(rows, kInner);
-    panels = panel_floats(columns, inner, k);
-    strips = round_up(StripBlocks(result_rows, threads, k).longest * k.tile_rows * inner, 16);
-    total = panels + threads * strips;
+    panels = panel_floats(width, inner, k);
+    strip = k.strip_rows * inner;
+    total = panels + threads * strip;
   }
 };
 
@@ -127,12 +126,12 @@ struct ColumnSums {
 };
 
 // c[i][j] += sum over m of a[m][i] b[m][j], for c dense. Rows m come in chunks; the threads pack b's chunk together, then each
-// packs and multiplies blocks of a's columns. An element belongs to one block, so its chain is whole.
+// packs strips of a and multiplies them. An element belongs to one strip, so its chain is whole.
 void multiply_gradient(const GemmContext& context, TensorView<const float> a, TensorView<const float> b, float* c, ColumnSums sums) {
   const GemmKernels& k = *kernels::kernels().gemm;
   const int64_t rows = a.shape[0], height = a.shape[1], width = b.shape[1], lda = a.strides[0], ldb = b.strides[0];
-  const StripBlocks cut(height, context.pool.size(), k);
-  const GradientScratch layout(height, width, rows, context.pool.size(), k);
+  const Strips cut(height, context.pool.size(), k);
+  const GradientScratch layout(width, rows, context.pool.size(), k);
   float* const panels = context.scratch.data();
   const int64_t count = panels_of(width, k), chunks = ceil_div(rows, kInner);
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -143,18 +142,18 @@ void multiply_gradient(const GemmContext& context, TensorView<const float> a, Te
       const int64_t j = panel * k.panel_columns;
       if (sums.of_b != nullptr) k.add_rows(part.data + j, ldb, inner, columns_of(panel, width, k), sums.of_b + j);
     });
-    share(context, cut.blocks, inner * height * std::max<int64_t>(1, width), [&](int64_t block, int thread) {
-      const int64_t i0 = cut.begin(block) * k.tile_rows, i1 = std::min(height, cut.begin(block + 1) * k.tile_rows);
-      float* const strips = panels + layout.panels + thread * layout.strips;
+    share(context, cut.count, inner * height * std::max<int64_t>(1, width), [&](int64_t item, int thread) {
+      const int64_t i0 = cut.begin(item), i1 = cut.begin(item + 1);
+      float* const strip = panels + layout.panels + thread * layout.strip;
       const float* from = a.data + m0 * lda + i0;
-      k.pack_strips(from, lda, inner, i1 - i0, strips);
-      if (sums.of_a != nullptr) k.add_rows(from, lda, inner, i1 - i0, sums.of_a + i0);
-      const float* next = block + 1 < cut.blocks ? a.data + m0 * lda + i1 : a.data;  // what this thread packs next, most likely
-      const int64_t next_rows = block + 1 < cut.blocks ? inner : 0;
+      const int size = static_cast<int>(i1 - i0);
+      k.pack_strip(from, lda, inner, size, strip);
+      if (sums.of_a != nullptr) k.add_rows(from, lda, inner, size, sums.of_a + i0);
+      const int64_t next = item + 1 < cut.count ? inner : 0;  // rows of what this thread packs next, most likely
       for (int64_t panel = 0; panel < count; ++panel) {
-        const int64_t j = panel * k.panel_columns, f0 = next_rows * panel / count, f1 = next_rows * (panel + 1) / count;
-        k.multiply_strips(strips, i1 - i0, panels + j * inner, inner, c + i0 * width + j, width, columns_of(panel, width, k), Accumulate::kAdd,
-                          {next + f0 * lda, lda, f1 - f0});
+        const int64_t j = panel * k.panel_columns, f0 = next * panel / count, f1 = next * (panel + 1) / count;
+        k.multiply_strip(strip, size, panels + j * inner, inner, c + i0 * width + j, width, columns_of(panel, width, k), Accumulate::kAdd,
+                         {from + size + f0 * lda, lda, f1 - f0});
       }
     });
   }
@@ -178,8 +177,7 @@ void require_scratch(const GemmContext& context, const TrainableLinearConfig& co
 
 int64_t gemm_scratch(const ThreadPool& pool, const TrainableLinearConfig& layer, int64_t rows) {
   const bool is_out_in = layer.layout == WeightLayout::kOutIn;
-  const int64_t height = is_out_in ? layer.out : layer.in, width = is_out_in ? layer.in : layer.out;
-  return GradientScratch(height, width, rows, pool.size(), *kernels::kernels().gemm).total;
+  return GradientScratch(is_out_in ? layer.in : layer.out, rows, pool.size(), *kernels::kernels().gemm).total;
 }
 
 TrainableLinear::TrainableLinear(const TrainableLinearConfig& config) : config_(config) {
