@@ -14,6 +14,16 @@ namespace regard::kernels {
 /// Whether a result begins at 0 or at what stands there.
 enum class Accumulate { kOverwrite, kAdd };
 
+/// Memory that will be read next, to be fetched into the second-level cache while the registers are busy: `rows` rows of kLines
+/// cache lines from `source` on, ld apart. One line every kSteps of the inner index, as far as that reaches. Nothing is read.
+struct FetchAhead {
+  static constexpr int kLines = 4;
+  static constexpr int kSteps = 4;
+  const float* source = nullptr;
+  int64_t ld = 0;
+  int64_t rows = 0;
+};
+
 struct GemmKernels {
   int tile_rows;
   int panel_columns;
@@ -30,9 +40,9 @@ struct GemmKernels {
   /// null; r < rows, j < columns. Nothing else is written.
   void (*multiply_rows)(const float* a, int64_t lda, int64_t rows, const float* panel, int64_t inner, const float* bias, float* c,
                         int64_t ldc, int columns, Accumulate accumulate) noexcept;
-  /// The same for rows that were packed into strips, without a bias.
+  /// The same for rows that were packed into strips, without a bias. `ahead` changes no result.
   void (*multiply_strips)(const float* strips, int64_t rows, const float* panel, int64_t inner, float* c, int64_t ldc, int columns,
-                          Accumulate accumulate) noexcept;
+                          Accumulate accumulate, const FetchAhead& ahead) noexcept;
 
   /// sum[j] += source[k * ld + j] for k = 0 .. rows - 1, rising; j < columns.
   void (*add_rows)(const float* source, int64_t ld, int64_t rows, int64_t columns, float* sum) noexcept;

@@ -13,11 +13,12 @@ namespace regard::kernels {
   extern const AttentionKernels kAttention;                  \
   extern const AttentionBackwardKernels kAttentionBackward;  \
   extern const GemmKernels kGemm;                            \
+  extern const TrainingKernels kTraining;                    \
   }
 #define REGARD_SET(isa, isa_namespace)                                                                   \
   KernelSet {                                                                                            \
     isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention,              \
-        &isa_namespace::kAttentionBackward, &isa_namespace::kGemm                                         \
+        &isa_namespace::kAttentionBackward, &isa_namespace::kGemm, &isa_namespace::kTraining              \
   }
 
 REGARD_DECLARE_SET(baseline)

@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/linear.h"
+#include "kernels/training.h"
 
 namespace regard::kernels {
 
@@ -17,6 +18,7 @@ struct KernelSet {
   const AttentionKernels* attention;
   const AttentionBackwardKernels* attention_backward;
   const GemmKernels* gemm;
+  const TrainingKernels* training;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

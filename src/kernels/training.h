@@ -84,9 +84,9 @@ struct TrainingKernels {
   /// objective times `scale`; it may be `logits`. +inf or NaN among the logits gives NaN; -inf has probability 0.
   RowLoss (*cross_entropy)(const float* logits, int64_t n, int64_t label, const CrossEntropy& how, float scale, float* gradient) noexcept;
 
-  /// y = x * factor where dropout keeps the element, else 0 (whatever x is); y may be x. Element i is kept as key i of the
-  /// row key in dropout.h: forward and backward are the same call.
-  void (*dropout)(const uint32_t* row_key, uint32_t threshold, float factor, const float* x, int64_t n, float* y) noexcept;
+  /// y = x + (branch * factor where dropout keeps the element, else 0, whatever branch is); x may be null: 0. y may be x or
+  /// branch. Bit i % 64 of keep[i / 64] says whether element i is kept (kernels/dropout.h has a row's words, 256 elements each).
+  void (*add_dropped)(const uint64_t* keep, float factor, const float* x, const float* branch, int64_t n, float* y) noexcept;
 
   void (*adamw)(const AdamWStep& step, const float* gradient, int64_t n, float* value, float* m, float* v) noexcept;
   void (*sgd)(const SgdStep& step, const float* gradient, int64_t n, float* value, float* m) noexcept;

@@ -1,23 +1,7 @@
-// The rows of elementwise.h, written once for every instruction set. Included inside an instruction set's region.
+// The rows of elementwise.h, written once for every instruction set. Included inside an instruction set's region, behind rows-inl.h and
+// norm-inl.h.
 
 namespace {
-
-// y[i] = f(x[i]) by whole vectors; the rest goes through a partial load and store.
-template <class F>
-REGARD_INLINE void map(const float* x, int64_t n, float* y, F f) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) store(y + i, f(load(x + i)));
-  if (i < n) store_first(y + i, f(load_first(x + i, static_cast<int>(n - i))), static_cast<int>(n - i));
-}
-template <class F>
-REGARD_INLINE void zip(const float* a, const float* b, int64_t n, float* y, F f) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) store(y + i, f(load(a + i), load(b + i)));
-  if (i < n) {
-    const int rest = static_cast<int>(n - i);
-    store_first(y + i, f(load_first(a + i, rest), load_first(b + i, rest)), rest);
-  }
-}
 
 // Functions as types: a lambda would not inherit the region's instruction set on every compiler.
 #define REGARD_FUNCTOR(Name, expression) \
@@ -57,48 +41,11 @@ void zip_row(const float* a, const float* b, int64_t n, float* y) noexcept {
 void scale_row(float factor, int64_t n, float* y) noexcept { map(y, n, y, Scale{factor}); }
 void add_row(const float* x, int64_t n, float* y) noexcept { zip(y, x, n, y, Add{}); }
 
-// Lanes beyond n load as 0 and add nothing.
-REGARD_INLINE F32 load_upto(const float* x, int64_t i, int64_t n) {
-  return i + 16 <= n ? load(x + i) : load_first(x + i, static_cast<int>(n - i));
-}
-REGARD_INLINE void store_upto(float* y, int64_t i, int64_t n, F32 v) {
-  if (i + 16 <= n)
-    store(y + i, v);
-  else
-    store_first(y + i, v, static_cast<int>(n - i));
-}
-
 void rms_norm_row(const float* x, const float* weight, float eps, int64_t n, float* y) noexcept {
-  F32 squares = zero();
-  for (int64_t i = 0; i < n; i += 16) {
-    const F32 v = load_upto(x, i, n);
-    squares = fma(v, v, squares);
-  }
-  const F32 factor = splat(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps));
-  for (int64_t i = 0; i < n; i += 16) {
-    F32 v = mul(load_upto(x, i, n), factor);
-    if (weight != nullptr) v = mul(v, load_upto(weight, i, n));
-    store_upto(y, i, n, v);
-  }
+  rms_norm_with_stats(x, weight, eps, n, y, nullptr);
 }
-
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y) noexcept {
-  F32 sum = zero();
-  for (int64_t i = 0; i < n; i += 16) sum = add(sum, load_upto(x, i, n));
-  const F32 mean = splat(reduce_add(sum) / static_cast<float>(n));
-  F32 squares = zero();
-  for (int64_t i = 0; i < n; i += 16) {
-    F32 v = sub(load_upto(x, i, n), mean);
-    if (i + 16 > n) v = select(lanes((1u << (n - i)) - 1u), v, zero());  // the absent lanes hold -mean now
-    squares = fma(v, v, squares);
-  }
-  const F32 factor = splat(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps));
-  for (int64_t i = 0; i < n; i += 16) {
-    F32 v = mul(sub(load_upto(x, i, n), mean), factor);
-    if (weight != nullptr) v = mul(v, load_upto(weight, i, n));
-    if (bias != nullptr) v = add(v, load_upto(bias, i, n));
-    store_upto(y, i, n, v);
-  }
+  layer_norm_with_stats(x, weight, bias, eps, n, y, nullptr);
 }
 
 void softmax_row(const float* x, int64_t n, float* y) noexcept {

@@ -5,36 +5,55 @@ namespace {
 
 inline constexpr int kWidth = 16 * kMicroVecs;  // columns of a panel
 
-// Sources that lie this many inner positions deep are packed at a time, so that the lines which neighbouring strips or rows
-// share are still in the first-level cache.
-inline constexpr int64_t kPackDepth = 32;
+// So many inner positions are packed at a time, so that the lines which neighbouring strips share are still in the first-level
+// cache. Not more: rows that lie a power of two apart have few sets of it.
+inline constexpr int64_t kPackDepth = 16;
 
 // Where the rows of A lie: apart, each contiguous in k, or side by side in a strip.
 struct ApartRows {
   const float* a;
   int64_t lda;
   REGARD_INLINE_MEMBER F32 operator()(int r, int64_t k) const { return splat(a[r * lda + k]); }
+  REGARD_INLINE_MEMBER void fetch(int64_t) const {}
 };
 struct StripRows {
   const float* a;
+  FetchAhead ahead;
   REGARD_INLINE_MEMBER F32 operator()(int r, int64_t k) const { return splat(a[k * kMicroRows + r]); }
+  // The i-th line of what is asked for; an address is formed by numbers because it may lie behind the last row's end.
+  REGARD_INLINE_MEMBER void fetch(int64_t i) const {
+    const int64_t row = i / FetchAhead::kLines, line = i % FetchAhead::kLines;
+    if (row >= ahead.rows) return;
+    const auto offset = static_cast<uintptr_t>(static_cast<int64_t>(sizeof(float)) * row * ahead.ld + 64 * line);
+    prefetch<Fetch::kL2>(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(ahead.source) + offset));
+  }
 };
 
-// acc[r][w] = acc[r][w] + rows(r, k) * panel[k][16 w ...], k rising.
+// acc[r][w] = acc[r][w] + rows(r, k) * panel[k][16 w ...].
 template <int R, class Rows>
-REGARD_INLINE void accumulate_panel(Tile<R, kMicroVecs>& acc, Rows rows, const float* panel, int64_t inner) {
-  REGARD_UNROLL_2
-  for (int64_t k = 0; k < inner; ++k, panel += kWidth) {
-    F32 columns[kMicroVecs];
+REGARD_INLINE void accumulate_step(Tile<R, kMicroVecs>& acc, const Rows& rows, int64_t k, const float* panel) {
+  F32 columns[kMicroVecs];
+  REGARD_UNROLL
+  for (int w = 0; w < kMicroVecs; ++w) columns[w] = load(panel + k * kWidth + 16 * w);
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const F32 row = rows(r, k);
     REGARD_UNROLL
-    for (int w = 0; w < kMicroVecs; ++w) columns[w] = load(panel + 16 * w);
-    REGARD_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const F32 row = rows(r, k);
-      REGARD_UNROLL
-      for (int w = 0; w < kMicroVecs; ++w) acc[r][w] = fma(row, columns[w], acc[r][w]);
-    }
+    for (int w = 0; w < kMicroVecs; ++w) acc[r][w] = fma(row, columns[w], acc[r][w]);
   }
+}
+
+// The same for k = 0 .. inner - 1, rising.
+template <int R, class Rows>
+REGARD_INLINE void accumulate_panel(Tile<R, kMicroVecs>& acc, const Rows& rows, const float* panel, int64_t inner) {
+  constexpr int64_t kSteps = FetchAhead::kSteps;
+  int64_t k = 0;
+  for (int64_t i = 0; k + kSteps <= inner; ++i) {
+    rows.fetch(i);
+    REGARD_UNROLL
+    for (int64_t s = 0; s < kSteps; ++s, ++k) accumulate_step<R>(acc, rows, k, panel);
+  }
+  for (; k < inner; ++k) accumulate_step<R>(acc, rows, k, panel);
 }
 
 template <int R>
@@ -75,11 +94,13 @@ void tile(int64_t count, Rows rows, const Product& p, float* c) {
   tile_pass<R>(rows, p, c);
 }
 
-// The sums of the next tile, which would be waited for. The lines are those of whole panels, if they exist or not.
+// The sums of the next tile, which would be waited for. Lines of absent rows and columns are asked for too, which harms nobody.
 void prefetch_tile(const float* c, int64_t ldc) {
   for (int r = 0; r < kMicroRows; ++r)
-    for (int w = 0; w < kMicroVecs; ++w)
-      prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(c) + static_cast<uintptr_t>(4 * (r * ldc + 16 * w))));
+    for (int w = 0; w < kMicroVecs; ++w) {
+      const auto offset = static_cast<uintptr_t>(static_cast<int64_t>(sizeof(float)) * (r * ldc + 16 * w));
+      prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(c) + offset));
+    }
 }
 
 void multiply_rows(const float* a, int64_t lda, int64_t rows, const float* panel, int64_t inner, const float* bias, float* c, int64_t ldc,
@@ -94,11 +115,13 @@ void multiply_rows(const float* a, int64_t lda, int64_t rows, const float* panel
 }
 
 void multiply_strips(const float* strips, int64_t rows, const float* panel, int64_t inner, float* c, int64_t ldc, int columns,
-                     Accumulate accumulate) noexcept {
+                     Accumulate accumulate, const FetchAhead& ahead) noexcept {
   const Product p{panel, inner, nullptr, ldc, columns, accumulate};
   for (int64_t r = 0; r < rows; r += kMicroRows) {
     if (r + kMicroRows < rows) prefetch_tile(c + (r + kMicroRows) * ldc, ldc);
-    tile<kMicroRows>(rows - r, StripRows{strips + r * inner}, p, c + r * ldc);
+    const int64_t begin = ahead.rows * r / rows, end = ahead.rows * (r + kMicroRows < rows ? r + kMicroRows : rows) / rows;
+    const FetchAhead part{ahead.source + begin * ahead.ld, ahead.ld, end - begin};
+    tile<kMicroRows>(rows - r, StripRows{strips + r * inner, part}, p, c + r * ldc);
   }
 }
 

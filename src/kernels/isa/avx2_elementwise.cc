@@ -1,7 +1,10 @@
 // Norms, activations and softmax for avx2.
 #if defined(__x86_64__)
 #include "kernels/elementwise.h"
+#include "kernels/training.h"
 #include "kernels/isa/avx2_begin-inl.h"
+#include "kernels/generic/rows-inl.h"
+#include "kernels/generic/norm-inl.h"
 #include "kernels/generic/elementwise-inl.h"
 #include "kernels/isa/end-inl.h"
 #endif

@@ -149,9 +149,12 @@ void multiply_gradient(const GemmContext& context, TensorView<const float> a, Te
       const float* from = a.data + m0 * lda + i0;
       k.pack_strips(from, lda, inner, i1 - i0, strips);
       if (sums.of_a != nullptr) k.add_rows(from, lda, inner, i1 - i0, sums.of_a + i0);
+      const float* next = block + 1 < cut.blocks ? a.data + m0 * lda + i1 : a.data;  // what this thread packs next, most likely
+      const int64_t next_rows = block + 1 < cut.blocks ? inner : 0;
       for (int64_t panel = 0; panel < count; ++panel) {
-        const int64_t j = panel * k.panel_columns;
-        k.multiply_strips(strips, i1 - i0, panels + j * inner, inner, c + i0 * width + j, width, columns_of(panel, width, k), Accumulate::kAdd);
+        const int64_t j = panel * k.panel_columns, f0 = next_rows * panel / count, f1 = next_rows * (panel + 1) / count;
+        k.multiply_strips(strips, i1 - i0, panels + j * inner, inner, c + i0 * width + j, width, columns_of(panel, width, k), Accumulate::kAdd,
+                          {next + f0 * lda, lda, f1 - f0});
       }
     });
   }
