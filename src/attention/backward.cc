@@ -83,31 +83,38 @@ class BackwardCall {
  public:
   BackwardCall(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& call_rows,
                const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool,
-               const StopToken* stop, const BackwardTermCall& terms)
+               const BackwardTermCall& terms)
       : tensors_(tensors),
         call_rows_(call_rows),
         shape_(shape),
         pool_(pool),
-        stop_(stop),
         kernel_(*kernels::kernels().attention_backward),
         panels_(panels_of_block(sizes, pool, terms.wanted == nullptr ? BlockSize::kFree : BlockSize::kFixed)),
         factor_(static_cast<float>(shape.scale * math::kLog2e)),
         keys_(keys_of(tensors, call_rows, positions, panels_)),
-        rows_(tensors, call_rows, shape, mask, positions, keys_) {
+        rows_(tensors_, call_rows, shape, mask, positions, keys_),
+        items_(list_items()),
+        turns_(std::make_unique<Turn[]>(static_cast<size_t>(rows_.size()))) {
     if (terms.terms == nullptr) return;
     terms_.emplace(*terms.terms, *terms.options, *terms.wanted, call_rows, positions, keys_,
                    static_cast<float>(shape.scale), rows_.size());
     wants_sink_ = terms.wanted->sink.data != nullptr;
     relative_ = terms_->relative();
+    terms_->reserve(static_cast<int64_t>(items_.size()));
+    item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.most_blocks()));
   }
 
-  void execute() {
-    const std::vector<KeyItem> items = list_items();
-    turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.size()));
-    if (terms_) {
-      terms_->reserve(static_cast<int64_t>(items.size()));
-      item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.most_blocks()));
-    }
+  /// Tensors of the same shape as before.
+  void point_to(const BackwardTensors& tensors) {
+    tensors_ = tensors;
+    for (int64_t b = 0; b < call_rows_.batch(); ++b) keys_[static_cast<size_t>(b)].set_rows(rows_of(tensors_, call_rows_, b));
+  }
+
+  void execute(const StopToken* stop) {
+    stop_ = stop;
+    abandoned_.store(false, std::memory_order_relaxed);
+    for (int64_t i = 0; i < rows_.most_blocks() && item_turns_ != nullptr; ++i)
+      item_turns_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
     Carver measure(nullptr);
     carve(measure);
     workspace_.reserve(pool_.size(), measure.used());
@@ -120,14 +127,24 @@ class BackwardCall {
     std::atomic<size_t> next{0};
     // Taken in order by whoever is free, so that the items before the one at hand are done or being worked on.
     pool_.run([&](int thread) {
-      for (size_t i; !abandoned() && (i = next.fetch_add(1, std::memory_order_relaxed)) < items.size();)
-        run_item(items[i], thread);
+      for (size_t i; !abandoned() && (i = next.fetch_add(1, std::memory_order_relaxed)) < items_.size();)
+        run_item(items_[i], thread);
     });
     if (abandoned()) fail(Code::kCancelled, "[attention] stopped on request");
     if (terms_) terms_->finish(rows_, tensors_.dlse);
   }
 
  private:
+  static KvRows rows_of(const BackwardTensors& tensors, const CallRows& call_rows, int64_t b) {
+    if (call_rows.kv_len(b) == 0) return {};
+    return {.k = tensors.k.at(call_rows.entry(b), 0, call_rows.first_key(b)),
+            .k_token_stride = tensors.k.strides[2],
+            .k_head_stride = tensors.k.strides[1],
+            .v = tensors.v.at(call_rows.entry(b), 0, call_rows.first_key(b)),
+            .v_token_stride = tensors.v.strides[2],
+            .v_head_stride = tensors.v.strides[1]};
+  }
+
   static std::vector<BackwardKeys> keys_of(const BackwardTensors& tensors, const CallRows& call_rows,
                                            const CallPositions& positions, int panels) {
     std::vector<BackwardKeys> keys;
@@ -136,13 +153,7 @@ class BackwardCall {
       source.kv_len = call_rows.kv_len(b);
       source.k_begin = positions.k_begin(b);
       source.positions = positions.keys(b);
-      if (source.kv_len > 0)
-        source.rows = {.k = tensors.k.at(call_rows.entry(b), 0, call_rows.first_key(b)),
-                       .k_token_stride = tensors.k.strides[2],
-                       .k_head_stride = tensors.k.strides[1],
-                       .v = tensors.v.at(call_rows.entry(b), 0, call_rows.first_key(b)),
-                       .v_token_stride = tensors.v.strides[2],
-                       .v_head_stride = tensors.v.strides[1]};
+      source.rows = rows_of(tensors, call_rows, b);
       keys.emplace_back(source, b, panels);
     }
     return keys;
@@ -317,20 +328,21 @@ class BackwardCall {
     kernel_.finish_rows(&from, 1, dim, factor, &to);
   }
 
-  const BackwardTensors& tensors_;
+  BackwardTensors tensors_;
   const CallRows& call_rows_;
   const AttentionShape& shape_;
   ThreadPool& pool_;
-  const StopToken* stop_;
+  const StopToken* stop_ = nullptr;
   const kernels::AttentionBackwardKernels& kernel_;
   int panels_;
   float factor_;
   std::vector<BackwardKeys> keys_;
   BackwardRows rows_;
+  std::vector<KeyItem> items_;
+  std::unique_ptr<Turn[]> turns_, item_turns_;
   std::optional<BackwardTerms> terms_;
   BackwardRelative* relative_ = nullptr;  // of terms_
   bool wants_sink_ = false;
-  std::unique_ptr<Turn[]> turns_, item_turns_;
   Workspace workspace_;
   std::atomic<bool> abandoned_{false};
 };
@@ -358,7 +370,19 @@ void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, co
     for (int64_t i = sizes.q_len - rows.slack(); i < sizes.q_len && tensors.dq.data != nullptr; ++i)
       for (int64_t h = 0; h < sizes.num_q_heads; ++h) std::fill_n(tensors.dq.at(0, h, i), sizes.head_dim, 0.0f);
   }
-  BackwardCall(tensors, sizes, rows, shape, mask, positions, pool, stop, terms).execute();
+  BackwardCall(tensors, sizes, rows, shape, mask, positions, pool, terms).execute(stop);
+}
+
+BackwardPlan::BackwardPlan(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& rows,
+                           const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions,
+                           ThreadPool& pool, const BackwardTermCall& terms)
+    : call_(std::make_unique<BackwardCall>(tensors, sizes, rows, shape, mask, positions, pool, terms)) {}
+BackwardPlan::~BackwardPlan() = default;
+BackwardPlan::BackwardPlan(BackwardPlan&&) noexcept = default;
+
+void BackwardPlan::run(const BackwardTensors& tensors, const StopToken* stop) {
+  call_->point_to(tensors);
+  call_->execute(stop);
 }
 
 }  // namespace regard

@@ -7,6 +7,8 @@
 // of a gradient is made.
 #pragma once
 
+#include <memory>
+
 #include "attention/attention.h"
 #include "attention/call.h"
 #include "regard/stop_token.h"
@@ -37,5 +39,20 @@ struct BackwardTermCall {
 void backward_tensors(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& rows,
                       const AttentionShape& shape, const MaskPlan& mask, const CallPositions& positions,
                       ThreadPool& pool, const StopToken* stop, const BackwardTermCall& terms = {});
+
+/// backward_tensors() made ready once and run on tensors of that shape one after the other, without allocating. What it was
+/// made from has to stay; no slots of their own positions and no packed sequences.
+class BackwardPlan {
+ public:
+  BackwardPlan(const BackwardTensors& tensors, const CallSizes& sizes, const CallRows& rows, const AttentionShape& shape,
+               const MaskPlan& mask, const CallPositions& positions, ThreadPool& pool, const BackwardTermCall& terms = {});
+  ~BackwardPlan();
+  BackwardPlan(BackwardPlan&&) noexcept;
+
+  void run(const BackwardTensors& tensors, const StopToken* stop);
+
+ private:
+  std::unique_ptr<class BackwardCall> call_;
+};
 
 }  // namespace regard

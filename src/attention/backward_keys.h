@@ -34,6 +34,9 @@ class BackwardKeys {
   /// Blocks of `panels` panels, at multiples of their size. Errors: as sort_keys().
   BackwardKeys(const PackSource& source, int64_t batch_row, int panels);
 
+  /// Other rows of the same length and positions.
+  void set_rows(const KvRows& rows) noexcept { source_.rows = rows; }
+
   const std::vector<KeyBlock>& blocks() const noexcept { return blocks_; }
   /// No key stands outside.
   Interval hull() const noexcept { return hull_; }

@@ -117,7 +117,7 @@ class BackwardTerms {
   TensorView<const float> dense_;
   const DistanceBias& by_distance_;
   const std::vector<float>& sinks_;
-  Dropout dropout_;
+  const Dropout& dropout_;  // of the terms, whose seed may change between calls
   float keep_scale_;
   ScoreTermGradients wanted_;
   TensorView<float> bias_;  // the gradient, axes of extent 1 with stride 0

@@ -38,12 +38,17 @@ KeyOrder sort_keys(const PackSource& source, int64_t batch_row) {
   return order;
 }
 
-PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool) {
-  std::vector<KeyOrder> orders;
-  std::vector<size_t> tiles_before{0};
+PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool)
+    : PackedKv(geometry, sources) {
+  data_ = AlignedBuffer<std::byte>(bytes());
+  pack(sources, data_.data(), pool);
+}
+
+PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources)
+    : geometry_(geometry), tiles_before_{0} {
   for (size_t b = 0; b < sources.size(); ++b) {
     const PackSource& source = sources[b];
-    orders.push_back(sort_keys(source, static_cast<int64_t>(b)));
+    orders_.push_back(sort_keys(source, static_cast<int64_t>(b)));
     KvView view;
     view.geometry = geometry;
     view.head_stride = geometry.block_bytes();
@@ -53,48 +58,50 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
       if (source.kv_len > 0) view.first_tile = view.begin / kTileKeys;
       view.num_tiles = source.kv_len == 0 ? 0 : ceil_div<int64_t>(view.end, kTileKeys) - view.first_tile;
       for (int64_t t = 0; t < view.num_tiles; ++t) tile_ids_.push_back(view.first_tile + t);
-    } else if (const std::vector<int64_t>& positions = orders.back().position; !positions.empty()) {
+    } else if (const std::vector<int64_t>& positions = orders_.back().position; !positions.empty()) {
       view.begin = positions.front();
       view.end = positions.back() + 1;
       for (int64_t p : positions)
-        if (tile_ids_.size() == tiles_before.back() || tile_ids_.back() != p / kTileKeys)
+        if (tile_ids_.size() == tiles_before_.back() || tile_ids_.back() != p / kTileKeys)
           tile_ids_.push_back(p / kTileKeys);
-      view.num_tiles = static_cast<int64_t>(tile_ids_.size() - tiles_before.back());
+      view.num_tiles = static_cast<int64_t>(tile_ids_.size() - tiles_before_.back());
     }
-    tiles_before.push_back(tile_ids_.size());
+    tiles_before_.push_back(tile_ids_.size());
     views_.push_back(view);
   }
 
   const size_t tiles = tile_ids_.size();
   const auto bytes = checked_mul<size_t>(tiles, static_cast<size_t>(geometry.tile_bytes()));
   if (!bytes) fail(Code::kResourceExhausted, "[attention] {} tiles of {} keys are too many", tiles, kTileKeys);
-  data_ = AlignedBuffer<std::byte>(*bytes);
   written_.assign(tiles * kPanelsPerTile, 0);
-  const int64_t block_stride = geometry.num_kv_heads * geometry.block_bytes();
-  for (size_t i = 0; i < tiles * kPanelsPerTile; ++i)
-    blocks_.push_back(data_.data() + static_cast<int64_t>(i) * block_stride);
+  blocks_.resize(tiles * kPanelsPerTile);
   for (size_t b = 0; b < sources.size(); ++b) {
     KvView& view = views_[b];
-    view.blocks = blocks_.data() + tiles_before[b] * kPanelsPerTile;
-    view.tile_ids = tile_ids_.data() + tiles_before[b];
+    view.blocks = blocks_.data() + tiles_before_[b] * kPanelsPerTile;
+    view.tile_ids = tile_ids_.data() + tiles_before_[b];
     if (sources[b].positions == nullptr) continue;
-    view.written = written_.data() + tiles_before[b] * kPanelsPerTile;
-    size_t t = tiles_before[b];
-    for (int64_t p : orders[b].position) {
+    view.written = written_.data() + tiles_before_[b] * kPanelsPerTile;
+    size_t t = tiles_before_[b];
+    for (int64_t p : orders_[b].position) {
       while (tile_ids_[t] != p / kTileKeys) ++t;
       written_[t * kPanelsPerTile + static_cast<size_t>(p % kTileKeys / kPanelKeys)] |= uint64_t{1} << (p % kPanelKeys);
     }
   }
 
+}
+
+void PackedKv::pack(const std::vector<PackSource>& sources, std::byte* memory, ThreadPool& pool) {
+  const int64_t block_stride = geometry_.num_kv_heads * geometry_.block_bytes();
+  for (size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = memory + static_cast<int64_t>(i) * block_stride;
   const auto pack = [&](int64_t item, int) {
     const auto block = static_cast<size_t>(item), tile = block / kPanelsPerTile;
-    const auto b = static_cast<size_t>(std::upper_bound(tiles_before.begin(), tiles_before.end(), tile) -
-                                       tiles_before.begin() - 1);
-    pack_block(geometry, sources[b], orders[b],
+    const auto b = static_cast<size_t>(std::upper_bound(tiles_before_.begin(), tiles_before_.end(), tile) -
+                                       tiles_before_.begin() - 1);
+    pack_block(geometry_, sources[b], orders_[b],
                tile_ids_[tile] * kTileKeys + static_cast<int64_t>(block % kPanelsPerTile) * kPanelKeys,
-               data_.data() + item * block_stride);
+               memory + item * block_stride);
   };
-  pool.for_each(static_cast<int64_t>(tiles) * kPanelsPerTile, pack);
+  pool.for_each(static_cast<int64_t>(blocks_.size()), pack);
 }
 
 void PackedKv::pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order,

@@ -34,8 +34,16 @@ class PackedKv {
  public:
   /// Errors: as sort_keys(); kResourceExhausted.
   PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources, ThreadPool& pool);
+  /// Only lays out: pack() does the rest, as often as wanted, into memory of the caller.
+  PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& sources);
   PackedKv(const PackedKv&) = delete;
   PackedKv& operator=(const PackedKv&) = delete;
+
+  /// What pack() takes.
+  size_t bytes() const noexcept { return written_.size() / kernels::kPanelsPerTile * static_cast<size_t>(geometry_.tile_bytes()); }
+  /// Packs other rows of the same lengths and positions into bytes() of `memory`, which the views then lead to. Allocates
+  /// nothing.
+  void pack(const std::vector<PackSource>& sources, std::byte* memory, ThreadPool& pool);
 
   const KvView& view(int64_t batch_row) const noexcept { return views_[static_cast<size_t>(batch_row)]; }
 
@@ -52,7 +60,10 @@ class PackedKv {
   void pack_block(const KvGeometry& geometry, const PackSource& source, const KeyOrder& order, int64_t first_position,
                   std::byte* block);
 
-  AlignedBuffer<std::byte> data_;
+  KvGeometry geometry_;
+  std::vector<KeyOrder> orders_;
+  std::vector<size_t> tiles_before_;  // by batch row
+  AlignedBuffer<std::byte> data_;  // empty when the caller brings the memory
   std::vector<const std::byte*> blocks_;
   std::vector<int64_t> tile_ids_;
   std::vector<uint64_t> written_;

@@ -50,6 +50,11 @@ class ScoreTerms {
   /// True when there is nothing to do for any term.
   bool empty() const noexcept { return !adds() && sinks_.empty() && !drops(); }
   bool drops() const noexcept { return dropout_.rate > 0; }
+  /// Another seed and first batch row, for a call that is made again.
+  void set_dropout(uint64_t seed, int64_t first_batch_row) noexcept {
+    dropout_.seed = seed;
+    dropout_.first_batch_row = first_batch_row;
+  }
   /// What dropout multiplies kept weights by.
   float keep_scale() const noexcept { return static_cast<float>(1 / (1 - dropout_.rate)); }
 

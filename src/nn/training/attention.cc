@@ -5,9 +5,13 @@
 namespace regard::nn::training {
 
 template <class T>
-Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, const AttentionCoreConfig& core,
-                        bool bias, WeightLayout layout)
-    : kind_(kind), hidden_(hidden), q_width_(core.num_q_heads * core.head_dim), kv_width_(core.num_kv_heads * core.head_dim), core_(core) {
+Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden,
+                        std::shared_ptr<const AttentionCore<T>> core, bool bias, WeightLayout layout)
+    : kind_(kind),
+      hidden_(hidden),
+      q_width_(core->config().num_q_heads * core->config().head_dim),
+      kv_width_(core->config().num_kv_heads * core->config().head_dim),
+      core_(std::move(core)) {
   if (!names.fused.empty()) {
     fused_ = Linear<T>(store, names.fused, hidden, q_width_ + 2 * kv_width_, bias, layout);
   } else {
@@ -18,8 +22,9 @@ Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionName
   output_ = Linear<T>(store, names.output, q_width_, hidden, bias, layout);
   if (names.relative.empty()) return;
   relative_ = Linear<T>(store, names.relative, hidden, q_width_, false);
-  content_bias_ = store.add(names.content_bias, {core.num_q_heads, core.head_dim}, WeightDecay::kNone);
-  position_bias_ = store.add(names.position_bias, {core.num_q_heads, core.head_dim}, WeightDecay::kNone);
+  const std::vector<int64_t> by_head = {core_->config().num_q_heads, core_->config().head_dim};
+  content_bias_ = store.add(names.content_bias, by_head, WeightDecay::kNone);
+  position_bias_ = store.add(names.position_bias, by_head, WeightDecay::kNone);
 }
 
 // Side by side, as a fused projection writes them.
@@ -41,7 +46,7 @@ typename Attention<T>::Saved Attention<T>::take(Memory& memory, int64_t rows, in
   Saved s;
   s.projected = take_projected(memory, rows, key_rows);
   s.out = memory.take<T>(rows * q_width_);
-  s.lse = memory.take<T>(rows * core_.config().num_q_heads);
+  s.lse = memory.take<T>(rows * core_->config().num_q_heads);
   return s;
 }
 
@@ -73,7 +78,7 @@ MemoryPlan Attention<T>::plan(const ThreadPool& pool, const PositionTables<T>& t
   terms.distances = d.count;
   const MemoryPlan linear = fused_.plan(pool, rows) + query_.plan(pool, rows) + key_.plan(pool, key_rows) + value_.plan(pool, key_rows) +
                             output_.plan(pool, rows) + relative_.plan(pool, d.count);
-  return {saved.used(), scratch.used() + std::max(linear.scratch, core_.scratch(terms))};
+  return {saved.used(), scratch.used() + std::max(linear.scratch, core_->scratch(terms, keys))};
 }
 
 template <class T>
@@ -115,14 +120,14 @@ void Attention<T>::forward(const Context<T>& context, const PositionTables<T>& t
     key_.forward(context, keys, strided(p.k, key_rows, kv_width_, p.kv_stride), scratch);
     value_.forward(context, keys, strided(p.v, key_rows, kv_width_, p.kv_stride), scratch);
   }
-  const AttentionCoreConfig& core = core_.config();
+  const AttentionCoreConfig& core = core_->config();
   if (self() && tables.rope.half > 0) {
     rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_q_heads, core.head_dim, p.q, p.q_stride);
     rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_kv_heads, core.head_dim, p.k, p.kv_stride);
   }
   const Distances d = distances(tables, sequences, scratch);
   if (relative()) relative_.forward(context, {d.sinusoids, {d.count, hidden_}}, {d.projected, {d.count, q_width_}}, scratch);
-  core_.forward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse);
+  core_->forward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, scratch);
   output_.forward(context, {saved.out, {rows, q_width_}}, {y, {rows, hidden_}}, scratch);
 }
 
@@ -131,7 +136,7 @@ void Attention<T>::backward(const Context<T>& context, const PositionTables<T>& 
                             const KeySource<T>* source, const DropoutOf& dropout, const Saved& saved, const T* dy, T* dx,
                             Memory scratch) const {
   const int64_t rows = sequences.rows(), key_rows = source == nullptr ? rows : source->sequences->rows();
-  const AttentionCoreConfig& core = core_.config();
+  const AttentionCoreConfig& core = core_->config();
   const Distances d = distances(tables, sequences, scratch);
   T* dprojected = relative() ? scratch.take<T>(d.count * q_width_) : nullptr;
   T* dout = scratch.take<T>(rows * q_width_);
@@ -150,7 +155,7 @@ void Attention<T>::backward(const Context<T>& context, const PositionTables<T>& 
     into.terms.xl_v = context.parameters.gradient(position_bias_);
     into.terms.xl_r = dprojected;
   }
-  core_.backward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, {dout, q_width_}, into,
+  core_->backward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, {dout, q_width_}, into,
                  scratch);
   if (relative()) relative_.backward(context, {d.sinusoids, {d.count, hidden_}}, {dprojected, {d.count, q_width_}}, {}, scratch);
   if (self() && tables.rope.half > 0) {

@@ -2,6 +2,7 @@
 // the attention of a decoder to an encoder's output differ in where keys and values come from.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "nn/training/attention_core.h"
@@ -40,8 +41,9 @@ class Attention {
   enum class Kind { kSelf, kCross };
 
   Attention() = default;
-  Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, const AttentionCoreConfig& core, bool bias,
-            WeightLayout layout);
+  /// `core` is shared by the layers of a stack.
+  Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, std::shared_ptr<const AttentionCore<T>> core,
+            bool bias, WeightLayout layout);
 
   const Linear<T>& output() const noexcept { return output_; }
 
@@ -89,7 +91,7 @@ class Attention {
   int64_t hidden_ = 0, q_width_ = 0, kv_width_ = 0;
   Linear<T> fused_, query_, key_, value_, output_, relative_;
   int content_bias_ = -1, position_bias_ = -1;
-  AttentionCore<T> core_;
+  std::shared_ptr<const AttentionCore<T>> core_;
 };
 
 }  // namespace regard::nn::training

@@ -3,6 +3,7 @@
 // Weights are never stored: backward makes them again from lse.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "nn/training/context.h"
@@ -54,31 +55,38 @@ struct CoreGradients {
   CoreTerms<T> terms;
 };
 
+/// One for all layers of a stack that look at the same rows. Whole sequences without learned score terms are planned once per
+/// shape, the other ones in every call: those allocate.
+/// Threads: one call at a time.
 template <class T>
 class AttentionCore {
  public:
-  AttentionCore() = default;
   explicit AttentionCore(AttentionCoreConfig config) : config_(std::move(config)) {}
   const AttentionCoreConfig& config() const noexcept { return config_; }
 
+  /// Of forward and backward: packed keys and values, gradients of the terms before they are added.
+  size_t scratch(const CoreTerms<const T>& terms, const Sequences& keys) const;
   /// out as q, lse [batch, num_q_heads, seq]. Padding rows give 0 and -inf.
-  void forward(const Context<T>& context, const CoreCall<T>& call, HeadRows<T> out, T* lse) const;
-  /// Scratch of backward: gradients of the terms before they are added.
-  size_t scratch(const CoreTerms<const T>& terms) const;
+  void forward(const Context<T>& context, const CoreCall<T>& call, HeadRows<T> out, T* lse, Memory scratch) const;
   void backward(const Context<T>& context, const CoreCall<T>& call, HeadRows<const T> out, const T* lse, HeadRows<const T> dout,
                 const CoreGradients<T>& gradients, Memory scratch) const;
 
  private:
+  struct Plan;
+  /// What is planned for this call; `own` keeps it when it is for this call alone.
+  Plan& plan(const Context<T>& context, const CoreCall<T>& call, std::shared_ptr<Plan>& own) const;
+
   AttentionCoreConfig config_;
+  mutable std::vector<std::shared_ptr<Plan>> plans_;  // of the last shapes
 };
 
 template <>
-void AttentionCore<float>::forward(const Context<float>&, const CoreCall<float>&, HeadRows<float>, float*) const;
+void AttentionCore<float>::forward(const Context<float>&, const CoreCall<float>&, HeadRows<float>, float*, Memory) const;
 template <>
 void AttentionCore<float>::backward(const Context<float>&, const CoreCall<float>&, HeadRows<const float>, const float*, HeadRows<const float>,
                                     const CoreGradients<float>&, Memory) const;
 template <>
-void AttentionCore<double>::forward(const Context<double>&, const CoreCall<double>&, HeadRows<double>, double*) const;
+void AttentionCore<double>::forward(const Context<double>&, const CoreCall<double>&, HeadRows<double>, double*, Memory) const;
 template <>
 void AttentionCore<double>::backward(const Context<double>&, const CoreCall<double>&, HeadRows<const double>, const double*,
                                      HeadRows<const double>, const CoreGradients<double>&, Memory) const;

@@ -77,7 +77,8 @@ class Row {
 }  // namespace
 
 template <>
-void AttentionCore<double>::forward(const Context<double>& context, const CoreCall<double>& call, HeadRows<double> out, double* lse) const {
+void AttentionCore<double>::forward(const Context<double>& context, const CoreCall<double>& call, HeadRows<double> out, double* lse,
+                                    Memory) const {
   const int64_t dim = config_.head_dim, seq = call.queries->seq;
   context.pool.for_each(call.queries->batch * config_.num_q_heads, [&](int64_t item, int) {
     const int64_t b = item / config_.num_q_heads, head = item % config_.num_q_heads;
@@ -132,7 +133,7 @@ void AttentionCore<double>::backward(const Context<double>& context, const CoreC
 }
 
 template <>
-size_t AttentionCore<double>::scratch(const CoreTerms<const double>&) const {
+size_t AttentionCore<double>::scratch(const CoreTerms<const double>&, const Sequences&) const {
   return 0;
 }
 

@@ -1,6 +1,10 @@
 // Attention in float: what the public attend() and attend_backward() do, on a given pool, over rows that lie side by side.
+#include <algorithm>
+#include <optional>
+
 #include "attention/backward.h"
 #include "attention/score_terms.h"
+#include "base/checked.h"
 #include "nn/training/attention_core.h"
 #include "regard/attention_backward.h"
 
@@ -21,61 +25,71 @@ TensorView<const int64_t> positions(const Sequences& sequences, std::vector<int6
   return {memory.data(), {sequences.batch, sequences.seq}};
 }
 
-// The options of a call and the memory they point into.
-struct Options {
+AttentionOptions options_of(const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call,
+                            std::vector<int64_t>& q_encodings, std::vector<int64_t>& k_encodings) {
+  const Sequences &queries = *call.queries, &keys = *call.keys;
   AttentionOptions options;
-  std::vector<int64_t> q_encodings, k_encodings;
-
-  Options(const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call) {
-    const Sequences &queries = *call.queries, &keys = *call.keys;
-    options.scale = config.scale;
-    options.stop = context.stop;
-    options.query_lengths.assign(queries.lengths.begin(), queries.lengths.end());
-    options.limits.key_lengths.assign(keys.lengths.begin(), keys.lengths.end());
-    if (call.queries == call.keys && !queries.documents.empty()) {
-      const MaskList ids = MaskList::per_row({queries.documents.begin(), queries.documents.end()}, queries.batch, queries.seq);
-      options.limits.documents = DocumentLimit{ids, ids};
-    }
-    if (context.dropout.on && call.dropout > 0)
-      options.dropout = Dropout{.rate = call.dropout, .seed = call.dropout_seed, .first_batch_row = context.dropout.first_sequence};
-    if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
-    if (call.terms.t5_table != nullptr)
-      options.t5 = T5Bias{{call.terms.t5_table, {config.t5_buckets, config.num_q_heads}}, config.t5_direction, config.t5_max_distance};
-    if (call.terms.xl_r != nullptr) {
-      TransformerXl xl;
-      xl.u = {call.terms.xl_u, {config.num_q_heads, config.head_dim}};
-      xl.v = {call.terms.xl_v, {config.num_q_heads, config.head_dim}};
-      xl.r = {call.terms.xl_r, {call.terms.distances, config.num_q_heads, config.head_dim}};
-      xl.first_distance = call.terms.first_distance;
-      options.xl = xl;
-    }
-    if (options.alibi || options.t5 || options.xl) {
-      options.q_encoding_positions = positions(queries, q_encodings);
-      options.k_encoding_positions = positions(keys, k_encodings);
-    }
+  options.scale = config.scale;
+  options.query_lengths.assign(queries.lengths.begin(), queries.lengths.end());
+  options.limits.key_lengths.assign(keys.lengths.begin(), keys.lengths.end());
+  if (call.queries == call.keys && !queries.documents.empty()) {
+    const MaskList ids = MaskList::per_row({queries.documents.begin(), queries.documents.end()}, queries.batch, queries.seq);
+    options.limits.documents = DocumentLimit{ids, ids};
   }
+  if (context.dropout.on && call.dropout > 0)
+    options.dropout = Dropout{.rate = call.dropout, .seed = call.dropout_seed, .first_batch_row = context.dropout.first_sequence};
+  if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
+  if (call.terms.t5_table != nullptr)
+    options.t5 = T5Bias{{call.terms.t5_table, {config.t5_buckets, config.num_q_heads}}, config.t5_direction, config.t5_max_distance};
+  if (call.terms.xl_r != nullptr) {
+    TransformerXl xl;
+    xl.u = {call.terms.xl_u, {config.num_q_heads, config.head_dim}};
+    xl.v = {call.terms.xl_v, {config.num_q_heads, config.head_dim}};
+    xl.r = {call.terms.xl_r, {call.terms.distances, config.num_q_heads, config.head_dim}};
+    xl.first_distance = call.terms.first_distance;
+    options.xl = xl;
+  }
+  if (options.alibi || options.t5 || options.xl) {
+    options.q_encoding_positions = positions(queries, q_encodings);
+    options.k_encoding_positions = positions(keys, k_encodings);
+  }
+  return options;
+}
+
+KvGeometry geometry_of(const AttentionCoreConfig& config) {
+  const auto dim = static_cast<int>(config.head_dim);
+  return {.num_kv_heads = static_cast<int>(config.num_kv_heads), .head_dim = dim, .value_dim = dim};
+}
+
+// Where the keys and values of the sequences are.
+void point_sources(const AttentionCoreConfig& config, const CoreCall<float>& call, std::vector<PackSource>& sources) {
+  const int64_t kv_seq = call.keys->seq;
+  sources.resize(static_cast<size_t>(call.keys->batch));
+  for (int64_t b = 0; b < call.keys->batch; ++b)
+    sources[static_cast<size_t>(b)] = {.rows = {.k = call.k.data + b * kv_seq * call.k.row_stride,
+                                                .k_token_stride = call.k.row_stride,
+                                                .k_head_stride = config.head_dim,
+                                                .v = call.v.data + b * kv_seq * call.v.row_stride,
+                                                .v_token_stride = call.v.row_stride,
+                                                .v_head_stride = config.head_dim},
+                                       .kv_len = kv_seq};
+}
+
+// What a plan depends on; a call that has lists of its own has none to share.
+struct PlanKey {
+  int64_t batch = 0, seq = 0, kv_seq = 0;
+  const ThreadPool* pool = nullptr;
+  int threads = 0;
+  double dropout = 0;
+  bool operator==(const PlanKey&) const = default;
 };
 
-// A call, checked and planned.
-struct Call {
-  static constexpr std::string_view kName = "AttentionCore";
-  CallSizes sizes;
-  AttentionShape shape;
-  CallRows rows;
-  CallPositions positions;
-  ScoreTerms terms;
-  MaskPlan plan;
-
-  Call(const AttentionCoreConfig& config, const CoreCall<float>& call, const AttentionOptions& options)
-      : sizes{call.queries->batch, config.num_q_heads, config.num_kv_heads, call.queries->seq, call.keys->seq, config.head_dim, config.head_dim},
-        shape(check_numbers(kName, sizes, options)),
-        rows(kName, sizes, options),
-        positions(kName, sizes, rows, config.mask, options),
-        terms(kName, sizes, options, config.scale),
-        plan(config.mask, options.limits, sizes.batch, config.num_q_heads) {
-    positions.check_queries(plan);
-  }
-};
+bool is_shared(const AttentionCoreConfig& config, const CoreCall<float>& call) {
+  const Sequences &queries = *call.queries, &keys = *call.keys;
+  if (call.terms.t5_table != nullptr || call.terms.xl_r != nullptr) return false;
+  if (!config.alibi_slopes.empty() && !queries.encoding_positions.empty()) return false;
+  return queries.lengths.empty() && keys.lengths.empty() && queries.documents.empty();
+}
 
 struct TermSizes {
   int64_t t5 = 0, uv = 0, r = 0;
@@ -91,56 +105,111 @@ void add(const float* from, int64_t n, float* to) {
   for (int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
+constexpr std::string_view kName = "AttentionCore";
+constexpr size_t kMostPlans = 4;  // batches to train on and to evaluate, with and without a shorter last one
+
 }  // namespace
 
+// A call, checked and made ready for tensors of its shape.
 template <>
-void AttentionCore<float>::forward(const Context<float>& context, const CoreCall<float>& call, HeadRows<float> out, float* lse) const {
-  const int64_t batch = call.queries->batch, seq = call.queries->seq, kv_seq = call.keys->seq, dim = config_.head_dim;
-  if (batch == 0 || seq == 0) return;
-  const Options o(context, config_, call);
-  Call c(config_, call, o.options);
+struct AttentionCore<float>::Plan {
+  PlanKey key;
+  std::vector<int64_t> q_encodings, k_encodings;
+  AttentionOptions options;
+  CallSizes sizes;
+  AttentionShape shape;
+  CallRows rows;
+  CallPositions positions;
+  ScoreTerms terms;
+  MaskPlan mask;
   std::vector<PackSource> sources;
-  for (int64_t b = 0; b < batch; ++b) {
-    const int64_t row = b * kv_seq;
-    sources.push_back({.rows = {.k = call.k.data + row * call.k.row_stride,
-                                .k_token_stride = call.k.row_stride,
-                                .k_head_stride = dim,
-                                .v = call.v.data + row * call.v.row_stride,
-                                .v_token_stride = call.v.row_stride,
-                                .v_head_stride = dim},
-                       .kv_len = kv_seq});
-  }
-  const PackedKv packed({.num_kv_heads = c.shape.num_kv_heads, .head_dim = c.shape.head_dim, .value_dim = c.shape.value_dim}, sources, context.pool);
+  PackedKv packed;
   std::vector<SequenceQueries> sequences;
+  AttentionWorkspace workspace;
+  std::optional<BackwardPlan> backward;
+
+  Plan(const PlanKey& plan_key, const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call)
+      : key(plan_key),
+        options(options_of(context, config, call, q_encodings, k_encodings)),
+        sizes{call.queries->batch, config.num_q_heads, config.num_kv_heads, call.queries->seq, call.keys->seq, config.head_dim, config.head_dim},
+        shape(check_numbers(kName, sizes, options)),
+        rows(kName, sizes, options),
+        positions(kName, sizes, rows, config.mask, options),
+        terms(kName, sizes, options, config.scale),
+        mask(config.mask, options.limits, sizes.batch, config.num_q_heads),
+        sources(sources_of(config, call)),
+        packed(geometry_of(config), sources) {
+    positions.check_queries(mask);
+    for (int64_t b = 0; b < sizes.batch; ++b) {
+      SequenceQueries s;
+      s.q_head_stride = s.out_head_stride = config.head_dim;
+      s.lse_token_stride = 1;
+      s.lse_head_stride = s.tokens = sizes.q_len;
+      s.positions = positions.queries(b);
+      s.keys = packed.view(b);
+      s.batch_row = b;
+      sequences.push_back(s);
+      terms.place(s, sources[static_cast<size_t>(b)], {.q_encoding = positions.query_encodings(b), .k_encoding = positions.key_encodings(b)});
+    }
+    if (!terms.empty()) shape.terms = &terms;
+  }
+  Plan(const Plan&) = delete;
+
+  static std::vector<PackSource> sources_of(const AttentionCoreConfig& config, const CoreCall<float>& call) {
+    std::vector<PackSource> sources;
+    point_sources(config, call, sources);
+    return sources;
+  }
+};
+
+template <>
+AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& context, const CoreCall<float>& call,
+                                                       std::shared_ptr<Plan>& own) const {
+  const double dropout = context.dropout.on ? call.dropout : 0;
+  const PlanKey key{call.queries->batch, call.queries->seq, call.keys->seq, &context.pool, context.pool.size(), dropout};
+  if (!is_shared(config_, call)) {
+    own = std::make_shared<Plan>(key, context, config_, call);
+    return *own;
+  }
+  for (const auto& planned : plans_) {
+    if (planned->key != key) continue;
+    planned->terms.set_dropout(call.dropout_seed, context.dropout.first_sequence);
+    return *planned;
+  }
+  if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+  plans_.push_back(std::make_shared<Plan>(key, context, config_, call));
+  return *plans_.back();
+}
+
+template <>
+size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms, const Sequences& keys) const {
+  const TermSizes sizes(config_, terms);
+  Memory packed, gradients;
+  const int64_t tiles = ceil_div<int64_t>(keys.seq, kernels::kTileKeys);
+  packed.take<std::byte>(keys.batch * tiles * geometry_of(config_).tile_bytes());
+  for (const int64_t n : {sizes.t5, sizes.uv, sizes.uv, sizes.r}) gradients.take<float>(n);
+  return std::max(packed.used(), gradients.used());
+}
+
+template <>
+void AttentionCore<float>::forward(const Context<float>& context, const CoreCall<float>& call, HeadRows<float> out, float* lse,
+                                   Memory scratch) const {
+  const int64_t batch = call.queries->batch, seq = call.queries->seq;
+  if (batch == 0 || seq == 0) return;
+  std::shared_ptr<Plan> own;
+  Plan& p = plan(context, call, own);
+  point_sources(config_, call, p.sources);
+  p.packed.pack(p.sources, scratch.take<std::byte>(static_cast<int64_t>(p.packed.bytes())), context.pool);
   for (int64_t b = 0; b < batch; ++b) {
-    SequenceQueries s;
+    SequenceQueries& s = p.sequences[static_cast<size_t>(b)];
     s.q = call.q.data + b * seq * call.q.row_stride;
     s.q_token_stride = call.q.row_stride;
     s.out = out.data + b * seq * out.row_stride;
     s.out_token_stride = out.row_stride;
-    s.q_head_stride = s.out_head_stride = dim;
     s.lse = lse + b * config_.num_q_heads * seq;
-    s.lse_token_stride = 1;
-    s.lse_head_stride = seq;
-    s.tokens = seq;
-    s.positions = c.positions.queries(b);
-    s.keys = packed.view(b);
-    s.batch_row = b;
-    sequences.push_back(s);
-    c.terms.place(s, sources[static_cast<size_t>(b)], {.q_encoding = c.positions.query_encodings(b), .k_encoding = c.positions.key_encodings(b)});
   }
-  if (!c.terms.empty()) c.shape.terms = &c.terms;
-  AttentionWorkspace workspace;
-  attend_sequences(sequences, c.shape, c.plan, workspace, context.pool, context.stop);
-  c.terms.check_distances(Call::kName);
-}
-
-template <>
-size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms) const {
-  const TermSizes sizes(config_, terms);
-  Memory measure;
-  for (const int64_t n : {sizes.t5, sizes.uv, sizes.uv, sizes.r}) measure.take<float>(n);
-  return measure.used();
+  attend_sequences(p.sequences, p.shape, p.mask, p.workspace, context.pool, context.stop);
+  p.terms.check_distances(kName);
 }
 
 template <>
@@ -148,8 +217,8 @@ void AttentionCore<float>::backward(const Context<float>& context, const CoreCal
                                     HeadRows<const float> dout, const CoreGradients<float>& gradients, Memory scratch) const {
   const Sequences &queries = *call.queries, &keys = *call.keys;
   if (queries.batch == 0) return;
-  const Options o(context, config_, call);
-  const Call c(config_, call, o.options);
+  std::shared_ptr<Plan> own;
+  Plan& p = plan(context, call, own);
   const int64_t dim = config_.head_dim, heads = config_.num_q_heads, kv_heads = config_.num_kv_heads;
   const TermSizes sizes(config_, call.terms);
   float *t5 = scratch.take<float>(sizes.t5), *u = scratch.take<float>(sizes.uv), *v = scratch.take<float>(sizes.uv),
@@ -172,8 +241,9 @@ void AttentionCore<float>::backward(const Context<float>& context, const CoreCal
                                 .dk = as_tensor(gradients.dk, keys, kv_heads, dim),
                                 .dv = as_tensor(gradients.dv, keys, kv_heads, dim)};
   BackwardTermCall terms;
-  if (!c.terms.empty()) terms = {.terms = &c.terms, .options = &o.options, .wanted = &wanted};
-  backward_tensors(tensors, c.sizes, c.rows, c.shape, c.plan, c.positions, context.pool, context.stop, terms);
+  if (!p.terms.empty()) terms = {.terms = &p.terms, .options = &p.options, .wanted = &wanted};
+  if (!p.backward) p.backward.emplace(tensors, p.sizes, p.rows, p.shape, p.mask, p.positions, context.pool, terms);
+  p.backward->run(tensors, context.stop);
   add(t5, sizes.t5, gradients.terms.t5_table);
   add(u, sizes.uv, gradients.terms.xl_u);
   add(v, sizes.uv, gradients.terms.xl_v);

@@ -5,8 +5,8 @@
 namespace regard::nn::training {
 
 template <class T>
-Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const BlockNames& names, const AttentionCoreConfig& self,
-                const AttentionCoreConfig& cross, int64_t layer)
+Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const BlockNames& names,
+                std::shared_ptr<const AttentionCore<T>> self, std::shared_ptr<const AttentionCore<T>> cross, int64_t layer)
     : hidden_(config.hidden_size),
       placement_(config.placement),
       residual_dropout_(config.residual_dropout),
@@ -15,10 +15,10 @@ Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const
   const bool bias = config.biases == Biases::kAll;
   const auto norm = [&](const std::string& name) { return Norm<T>(store, name, config.norm, config.norm_eps, hidden_); };
   self_norm_ = norm(names.self_norm);
-  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, self, bias, names.layout);
+  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), bias, names.layout);
   if (!names.cross_norm.empty()) {
     cross_norm_ = norm(names.cross_norm);
-    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, cross, bias, names.layout);
+    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), bias, names.layout);
   }
   if (!names.feed_forward_norm.empty()) {
     feed_forward_norm_ = norm(names.feed_forward_norm);

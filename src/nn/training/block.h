@@ -24,8 +24,8 @@ template <class T>
 class Block {
  public:
   /// `layer` tells layers apart for dropout: unique in the model.
-  Block(ParameterStore<T>& store, const TransformerConfig& config, const BlockNames& names, const AttentionCoreConfig& self,
-        const AttentionCoreConfig& cross, int64_t layer);
+  Block(ParameterStore<T>& store, const TransformerConfig& config, const BlockNames& names,
+        std::shared_ptr<const AttentionCore<T>> self, std::shared_ptr<const AttentionCore<T>> cross, int64_t layer);
 
   /// One branch: where it starts, what is normalised, and with Recompute::kNone the normalised rows.
   struct BranchSaved {

@@ -44,8 +44,8 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
     head_.forward(context, in, {logits, {n, classes}}, scratch);
     for_each_row(context.pool, n, 8 * classes, [&](int64_t i) {
       const int64_t label = labels[static_cast<size_t>(counted[first + i])];
-      losses[i] = cross_entropy_row<T>(options_, logits + i * classes, classes, label, factor,
-                                       dx == nullptr ? Gradient::kEvaluate : Gradient::kWanted);
+      T* row = logits + i * classes;
+      losses[i] = cross_entropy_row<T>(options_, row, classes, label, factor, dx == nullptr ? nullptr : row);
     });
     for (int64_t i = 0; i < n; ++i) {
       sum.nats += losses[i].nats;

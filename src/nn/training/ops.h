@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/training.h"
 #include "nn/activation.h"
 #include "nn/norm.h"
 #include "nn/training/context.h"
@@ -17,12 +18,10 @@
 
 namespace regard::nn::training {
 
-/// What backward needs of a normalised row; the mean of RMSNorm is 0.
-template <class T>
-struct NormStats {
-  T mean;
-  T rstd;  ///< 1 / deviation
-};
+using kernels::CrossEntropy;
+using kernels::NormStats;
+using kernels::RowLoss;
+
 /// The rows of x [rows, n], normalised; y may be x. bias may be null.
 template <class T>
 void normalise(const Context<T>& context, NormKind kind, double eps, const T* x, int64_t rows, int64_t n, const T* gain, const T* bias, T* y,
@@ -67,17 +66,8 @@ template <class T>
 void rotate_rows(const Context<T>& context, const Sequences& sequences, const RopeTable<T>& table, Turn turn, int64_t heads, int64_t dim,
                  T* data, int64_t row_stride);
 
-/// What a row of logits is worth, and its gradient.
-struct CrossEntropy {
-  double label_smoothing = 0, z_loss = 0;
-};
-struct RowLoss {
-  double nats = 0, objective = 0;
-  bool correct = false;
-};
-/// Replaces the logits of a row by the gradient of scale * objective; kEvaluate leaves them.
-enum class Gradient { kWanted, kEvaluate };
+/// The loss of a row of logits; its gradient times `scale` goes to `gradient`, which may be the row itself; null: not wanted.
 template <class T>
-RowLoss cross_entropy_row(const CrossEntropy& options, T* logits, int64_t n, int64_t label, double scale, Gradient gradient);
+RowLoss cross_entropy_row(const CrossEntropy& options, const T* logits, int64_t n, int64_t label, double scale, T* gradient);
 
 }  // namespace regard::nn::training

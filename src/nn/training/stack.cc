@@ -71,12 +71,13 @@ Stack<T>::Stack(ParameterStore<T>& store, const TransformerConfig& config, Stack
     case PositionKind::kNone:
     case PositionKind::kAlibi: break;
   }
-  const AttentionCoreConfig core = core_of(config, kind);
-  tables_.causal = core.mask == Mask::causal();
+  const auto self = std::make_shared<const AttentionCore<T>>(core_of(config, kind));
+  const auto cross = std::make_shared<const AttentionCore<T>>(cross_core_of(config));
+  tables_.causal = self->config().mask == Mask::causal();
   embedding_ = Embedding<T>(tokens, learned, std::move(fixed), hidden_, config.embedding_scale);
   const int64_t layers = kind == StackKind::kEncoder && config.architecture == Architecture::kEncoderDecoder ? config.num_encoder_layers : config.num_layers;
   for (int64_t i = 0; i < layers; ++i)
-    blocks_.emplace_back(store, config, block_names(config, kind, i), core, cross_core_of(config), first_layer + i);
+    blocks_.emplace_back(store, config, block_names(config, kind, i), self, cross, first_layer + i);
   if (config.placement == NormPlacement::kPre) norm_.emplace(store, names.norm, config.norm, config.norm_eps, hidden_);
 }
 
