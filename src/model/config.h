@@ -7,6 +7,7 @@
 #include "nn/activation.h"
 #include "nn/block.h"
 #include "nn/norm.h"
+#include "nn/training/transformer_config.h"
 #include "regard/dtype.h"
 #include "regard/position.h"
 
@@ -32,6 +33,8 @@ struct DecoderConfig {
   float final_softcap = 0;      ///< the same for logits
   float embedding_scale = 1;
 
+  nn::PositionKind position = nn::PositionKind::kRope;
+  int64_t max_positions = 0;  ///< kLearned: rows of the table; no sequence is longer
   RopeConfig rope;           ///< layers that see everything
   RopeConfig windowed_rope;  ///< layers with a window
   int64_t window = 0;        ///< keys that a query of a windowed layer sees, itself included

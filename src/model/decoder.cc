@@ -34,9 +34,17 @@ struct Decoder::Chunk {
 Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
     : config_(std::move(config)),
       weights_(std::move(weights)),
-      context_(context),
-      rope_(declared(config_.rope, context)),
-      windowed_rope_(declared(config_.windowed_rope, context)) {
+      context_(context) {
+  if (config_.position == nn::PositionKind::kRope) {
+    rope_.emplace(declared(config_.rope, context));
+    windowed_rope_.emplace(declared(config_.windowed_rope, context));
+  }
+  if (config_.position == nn::PositionKind::kLearned) {
+    require(context <= config_.max_positions, "[Model::load] a context of {} tokens; this model has learned positions for {}", context, config_.max_positions);
+    require(weights_.positions.in() == config_.hidden_size && weights_.positions.out() == config_.max_positions,
+            "[Decoder] the table of positions is {} x {}; expected {} x {}", weights_.positions.out(), weights_.positions.in(), config_.max_positions,
+            config_.hidden_size);
+  }
   require(weights_.embedding.in() == config_.hidden_size && weights_.embedding.out() == config_.vocab_size,
           "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding.out(), weights_.embedding.in(), config_.vocab_size,
           config_.hidden_size);
@@ -87,7 +95,7 @@ void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const De
 }
 
 void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, float* out) const {
-  const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_.half();
+  const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_ ? rope_->half() : 0;
   AlignedBuffer<float> x(static_cast<size_t>(rows * hidden));
   // Angles of full layers, then of windowed ones: cosines and sines of every row.
   const bool two_ropes = std::find(config_.windowed.begin(), config_.windowed.end(), true) != config_.windowed.end();
@@ -109,12 +117,18 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
     }
   }
   const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
+  float* places = weights_.positions.out() > 0 ? pass.scratch.get(nn::Scratch::kBranch, rows * hidden) : nullptr;
   nn::for_each_row(pass.pool, rows, 8 * hidden, [&](int64_t r) {
     weights_.embedding.row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
     if (config_.embedding_scale != 1) k.scale(config_.embedding_scale, hidden, x.data() + r * hidden);
-    rope_.angles(positions[static_cast<size_t>(r)], angles.data() + r * half, angles.data() + (rows + r) * half);
-    if (two_ropes)
-      windowed_rope_.angles(positions[static_cast<size_t>(r)], angles.data() + (2 * rows + r) * half, angles.data() + (3 * rows + r) * half);
+    const int64_t position = positions[static_cast<size_t>(r)];
+    if (weights_.positions.out() > 0) {
+      weights_.positions.row(position, places + r * hidden);
+      k.add(places + r * hidden, hidden, x.data() + r * hidden);
+    }
+    if (!rope_) return;
+    rope_->angles(position, angles.data() + r * half, angles.data() + (rows + r) * half);
+    if (two_ropes) windowed_rope_->angles(position, angles.data() + (2 * rows + r) * half, angles.data() + (3 * rows + r) * half);
   });
 
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {

@@ -24,7 +24,7 @@ struct Facts {
   int64_t num_q_heads = 0;
   int64_t num_kv_heads = 0;
   std::optional<int64_t> head_dim;
-  int64_t ffn_size = 0;
+  std::optional<int64_t> ffn_size;  ///< some families leave the usual multiple of hidden_size unsaid
   std::optional<int64_t> vocab_size;  ///< GGUF files may leave it to the token list
   int64_t context = 0;
   double norm_eps = 0;

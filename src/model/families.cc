@@ -94,6 +94,27 @@ std::vector<Family> make_families() {
       .tied = Family::Tied::kUnlessStated,
       .refine = gemma3,
   });
+  all.push_back(Family{
+      .name = "gpt2",
+      .gguf_architectures = {"gpt2"},
+      .hf_model_types = {"gpt2"},
+      .parts = {{Part::kEmbedding, "token_embd", "transformer.wte"},
+                {Part::kPositions, "position_embd", "transformer.wpe"},
+                {Part::kFinalNorm, "output_norm", "transformer.ln_f", Bias::kAlways},
+                {Part::kHead, "output", "lm_head"},
+                {Part::kAttnNorm, "blk.{}.attn_norm", "transformer.h.{}.ln_1", Bias::kAlways},
+                {Part::kFused, "blk.{}.attn_qkv", "transformer.h.{}.attn.c_attn", Bias::kAlways, HfLayout::kInOut},
+                {Part::kOutput, "blk.{}.attn_output", "transformer.h.{}.attn.c_proj", Bias::kAlways, HfLayout::kInOut},
+                {Part::kFfnNorm, "blk.{}.ffn_norm", "transformer.h.{}.ln_2", Bias::kAlways},
+                {Part::kUp, "blk.{}.ffn_up", "transformer.h.{}.mlp.c_fc", Bias::kAlways, HfLayout::kInOut},
+                {Part::kDown, "blk.{}.ffn_down", "transformer.h.{}.mlp.c_proj", Bias::kAlways, HfLayout::kInOut}},
+      .norm = nn::NormKind::kLayer,
+      .position = nn::PositionKind::kLearned,
+      .activation = nn::Activation::kGeluTanh,
+      .ffn_multiple = 4,
+      .hf_prefix = "transformer.",
+      .tied = Family::Tied::kUnlessStated,
+  });
   return all;
 }
 
