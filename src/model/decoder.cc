@@ -117,14 +117,17 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
     }
   }
   const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
-  float* places = weights_.positions.out() > 0 ? pass.scratch.get(nn::Scratch::kBranch, rows * hidden) : nullptr;
+  const bool placed = config_.position == nn::PositionKind::kLearned || config_.position == nn::PositionKind::kSinusoidal;
+  float* places = placed ? pass.scratch.get(nn::Scratch::kBranch, rows * hidden) : nullptr;
   nn::for_each_row(pass.pool, rows, 8 * hidden, [&](int64_t r) {
     weights_.embedding.row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
     if (config_.embedding_scale != 1) k.scale(config_.embedding_scale, hidden, x.data() + r * hidden);
     const int64_t position = positions[static_cast<size_t>(r)];
-    if (weights_.positions.out() > 0) {
-      weights_.positions.row(position, places + r * hidden);
-      k.add(places + r * hidden, hidden, x.data() + r * hidden);
+    if (places != nullptr) {
+      const std::span<float> place(places + r * hidden, static_cast<size_t>(hidden));
+      if (config_.position == nn::PositionKind::kLearned) weights_.positions.row(position, place.data());
+      else sinusoidal(config_.sinusoidal, first_position(config_.sinusoidal) + position, place);
+      k.add(place.data(), hidden, x.data() + r * hidden);
     }
     if (!rope_) return;
     rope_->angles(position, angles.data() + r * half, angles.data() + (rows + r) * half);
@@ -140,7 +143,11 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   const auto count = static_cast<int64_t>(output_rows.size());
   if (count == 0) return;
   float* last = output == Output::kHidden ? out : pass.scratch.get(nn::Scratch::kNormed, count * hidden);
-  nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) { weights_.final_norm.row(x.data() + output_rows[static_cast<size_t>(i)] * hidden, last + i * hidden); });
+  nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) {
+    const float* row_of_last = x.data() + output_rows[static_cast<size_t>(i)] * hidden;
+    if (config_.placement == nn::NormPlacement::kPost) std::copy_n(row_of_last, hidden, last + i * hidden);  // each block has normalised it
+    else weights_.final_norm.row(row_of_last, last + i * hidden);
+  });
   if (output == Output::kHidden) return;
   const int64_t vocab = config_.vocab_size;
   head().forward(pass.pool, {last, {count, hidden}}, {out, {count, vocab}}, pass.stop);

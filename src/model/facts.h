@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nn/training/transformer_config.h"
 #include "regard/position.h"
 
 namespace regard::model {
@@ -47,6 +48,8 @@ struct Facts {
   std::optional<RopeConfig> rope, windowed_rope;
   std::optional<double> partial_rotary_factor;
   std::optional<double> local_rope_theta;       ///< Gemma 3, older spelling
+
+  std::optional<nn::TransformerConfig> shape;  ///< model_type "regard", see trained_shape.h
 
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "model/family.h"
+#include "model/trained_shape.h"
 
 namespace regard::model {
 namespace {
@@ -114,6 +115,28 @@ std::vector<Family> make_families() {
       .ffn_multiple = 4,
       .hf_prefix = "transformer.",
       .tied = Family::Tied::kUnlessStated,
+  });
+  // What `regard train` writes for every other shape; which of these tensors there are is for the shape to say.
+  all.push_back(Family{
+      .name = "regard",
+      .gguf_architectures = {},
+      .hf_model_types = {"regard"},
+      .parts = {{Part::kEmbedding, "", "embed_tokens"},
+                {Part::kPositions, "", "decoder.embed_positions"},
+                {Part::kT5Table, "", "decoder.relative_attention_bias"},
+                {Part::kFinalNorm, "", "decoder.norm", Bias::kByFile},
+                {Part::kHead, "", "lm_head"},
+                {Part::kAttnNorm, "", "decoder.layers.{}.self_attn_norm", Bias::kByFile},
+                {Part::kQuery, "", "decoder.layers.{}.self_attn.q_proj", Bias::kByFile},
+                {Part::kKey, "", "decoder.layers.{}.self_attn.k_proj", Bias::kByFile},
+                {Part::kValue, "", "decoder.layers.{}.self_attn.v_proj", Bias::kByFile},
+                {Part::kOutput, "", "decoder.layers.{}.self_attn.o_proj", Bias::kByFile},
+                {Part::kFfnNorm, "", "decoder.layers.{}.mlp_norm", Bias::kByFile},
+                {Part::kGate, "", "decoder.layers.{}.mlp.gate_proj", Bias::kByFile},
+                {Part::kUp, "", "decoder.layers.{}.mlp.up_proj", Bias::kByFile},
+                {Part::kDown, "", "decoder.layers.{}.mlp.down_proj", Bias::kByFile}},
+      .norm = nn::NormKind::kLayer,
+      .refine = refine_trained,
   });
   return all;
 }

@@ -15,7 +15,7 @@ namespace regard::model {
 
 /// The weights that a decoder may have. A family has those that its table names.
 enum class Part {
-  kEmbedding, kPositions, kFinalNorm, kHead, kRopeDivisors,                      // once
+  kEmbedding, kPositions, kT5Table, kFinalNorm, kHead, kRopeDivisors,            // once
   kAttnNorm, kQuery, kKey, kValue, kFused, kOutput, kQueryNorm, kKeyNorm,        // per layer
   kPostAttnNorm, kFfnNorm, kGate, kUp, kDown, kPostFfnNorm,
 };
@@ -24,7 +24,7 @@ enum class Part {
 enum class Bias {
   kNever,
   kAlways,
-  kByFile,  ///< as the configuration says; where it says nothing, when the file has one
+  kByFile,  ///< as the configuration says; where it says nothing, when the file has one. A norm: when it is a LayerNorm
 };
 
 /// How Hugging Face files store a matrix; GGUF files always have a row per output.
