@@ -158,12 +158,19 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
   for (size_t i = 0; i < command.positionals.size(); ++i) {
     const Positional& positional = command.positionals[i];
     if (i < rest.size()) {
-      arguments.positionals_.emplace(std::string(positional.name), rest[i]);
+      const bool all = positional.repeat == Repeat::kMany;
+      const auto first = rest.begin() + static_cast<std::ptrdiff_t>(i);
+      const std::vector<std::string> values(first, all ? rest.end() : first + 1);
+      if (positional.type == Type::kInputFile) {
+        arguments.positional_files_.insert(arguments.positional_files_.end(), values.begin(), values.end());
+      }
+      arguments.positionals_.emplace(std::string(positional.name), values);
     } else if (positional.presence == Presence::kRequired && !only_shows) {
       usage_error("{} is missing: {}", positional.name, positional.help);
     }
   }
-  if (rest.size() > command.positionals.size() && !only_shows) {
+  const bool takes_all = !command.positionals.empty() && command.positionals.back().repeat == Repeat::kMany;
+  if (rest.size() > command.positionals.size() && !takes_all && !only_shows) {
     const std::string& extra = rest[command.positionals.size()];
     const bool takes_model = std::any_of(options.begin(), options.end(), [](const Option& option) { return option.name == "model"; });
     const bool model = rest.size() == 1 && command.positionals.empty() && takes_model && !arguments.has("model");
@@ -211,7 +218,7 @@ const std::string& Arguments::text(std::string_view name) const {
 
 const std::vector<std::string>& Arguments::list(std::string_view name) const { return entry(name).values; }
 std::vector<std::string> Arguments::input_files() const {
-  std::vector<std::string> files;
+  std::vector<std::string> files = positional_files_;
   for (const auto& [name, entry] : entries_)
     if (entry.option.type == Type::kInputFile) files.insert(files.end(), entry.values.begin(), entry.values.end());
   return files;
@@ -222,6 +229,12 @@ Source Arguments::source(std::string_view name) const { return entry(name).sourc
 
 const std::string& Arguments::positional(std::string_view name) const {
   static const std::string nothing;
+  const std::vector<std::string>& values = positional_list(name);
+  return values.empty() ? nothing : values.front();
+}
+
+const std::vector<std::string>& Arguments::positional_list(std::string_view name) const {
+  static const std::vector<std::string> nothing;
   const auto found = positionals_.find(name);
   return found == positionals_.end() ? nothing : found->second;
 }

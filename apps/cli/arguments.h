@@ -36,11 +36,13 @@ class Arguments {
   const std::vector<std::string>& list(std::string_view name) const;
   /// Whether a value is there, from wherever.
   bool has(std::string_view name) const;
-  /// The values of all options that name input files.
+  /// The values of all options and positionals that name input files.
   std::vector<std::string> input_files() const;
   Source source(std::string_view name) const;
   /// The positional value, empty when not given.
   const std::string& positional(std::string_view name) const;
+  /// All values of a positional that may be repeated.
+  const std::vector<std::string>& positional_list(std::string_view name) const;
   bool has_positional(std::string_view name) const { return positionals_.contains(name); }
 
  private:
@@ -53,7 +55,8 @@ class Arguments {
   const Entry& entry(std::string_view name) const;
 
   std::map<std::string, Entry, std::less<>> entries_;
-  std::map<std::string, std::string, std::less<>> positionals_;
+  std::map<std::string, std::vector<std::string>, std::less<>> positionals_;
+  std::vector<std::string> positional_files_;
 };
 
 /// Reads the words behind the command's name. Errors: UsageError. Required values are not asked for when --help or

@@ -48,6 +48,7 @@ Command generate_command();
 Command chat_command();
 Command tokens_encode_command();
 Command tokens_decode_command();
+Command tokens_train_command();
 Command eval_command();
 Command train_command();
 Command info_command();

@@ -1,9 +1,11 @@
-// `regard eval`: how well a model predicts a text. What was measured is kept in --state, so that a stopped run goes on.
+// `regard eval`: how well a model predicts a text, beside n-grams where asked for (eval_baseline.h). What was measured is kept in --state, so that a stopped run goes on.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 
+#include "eval_baseline.h"
 #include "input.h"
 #include "model_options.h"
 #include "regard/error.h"
@@ -67,8 +69,25 @@ bool exists(const std::string& path) {
   }
 }
 
+/// The baseline alone, when there is no model.
+int run_baseline(Context& context) {
+  const std::string text = read_text_input("", false, context.arguments.text("file"), "--file");
+  const Baseline baseline = measure_baseline(context, nullptr, text);
+  if (context.arguments.flag("json")) {
+    JsonWriter json;
+    json.begin_object().member("schema", 1);
+    write_baseline(json, baseline);
+    context.out.write(json.end().finish() + "\n");
+  } else {
+    context.out.write(baseline_text(baseline));
+  }
+  return 0;
+}
+
 int run_eval(Context& context) {
   const Arguments& arguments = context.arguments;
+  const bool with_baseline = wants_baseline(arguments);
+  if (!arguments.has("model")) return run_baseline(context);
   const Model model = load_model(context);
   const std::string text = read_text_input("", false, arguments.text("file"), "--file");
   const std::vector<int32_t> tokens =
@@ -102,22 +121,34 @@ int run_eval(Context& context) {
 
   const double nats = state.nats / static_cast<double>(state.scored_tokens), perplexity = std::exp(nats);
   if (!std::isfinite(nats)) throw Error(Code::kNumeric, "the model gives infinite nats to this text");
+  std::optional<Baseline> baseline;
+  if (with_baseline && complete) baseline = measure_baseline(context, &model.tokenizer(), text);
   if (arguments.flag("json")) {
     JsonWriter json;
     json.begin_object().member("schema", 1).member("tokens", int64_t(tokens.size())).member("scored_tokens", state.scored_tokens);
     json.member("nats_per_token", nats).key("perplexity");
     if (std::isfinite(perplexity)) json.value(perplexity);
     else json.null();
-    context.out.write(json.member("complete", complete).end().finish() + "\n");
+    json.member("complete", complete);
+    if (baseline) write_baseline(json, *baseline);
+    context.out.write(json.end().finish() + "\n");
   } else {
     context.out.print("{:.6f} nats per token, perplexity {:.4f}, {} of {} tokens scored{}\n", nats, perplexity, state.scored_tokens,
                       tokens.size(), complete ? "" : " (stopped)");
+    if (baseline) context.out.write(baseline_text(*baseline));
   }
   if (arguments.has("max-perplexity") && perplexity > arguments.number("max-perplexity")) {
     context.messages.error(fmt::format("perplexity {:.4f} is above --max-perplexity {}", perplexity, arguments.number("max-perplexity")));
     return exit_status(Code::kFailedCheck);
   }
   return 0;
+}
+
+// A baseline needs no model; wants_baseline() asks for one where there is none.
+std::vector<Option> optional_model_options() {
+  std::vector<Option> options = model_options();
+  options.front().presence = Presence::kOptional;
+  return options;
 }
 
 }  // namespace
@@ -128,11 +159,12 @@ Command eval_command() {
       .summary = "measure how well a model predicts a text",
       .description = "Prints the nats per token and the perplexity of a text. The text is cut into windows, or a window slides over it so that "
                      "each token is predicted from more of what stands before. Ctrl-C stops after the window at hand; with --state the next run "
-                     "goes on there.",
+                     "goes on there. --baseline ngram prints what counting alone gives, with a model beside it or without one.",
       .examples = {{"regard eval -m model.gguf --file wiki.txt", "Windows of the model's own length."},
+                   {"regard eval --baseline ngram --train train.txt --file held-out.txt", "Uniform, 1-gram to 6-gram, in characters."},
                    {"regard eval -m model.gguf --file wiki.txt --window 1024 --stride 512 --state wiki.state", "Sliding, and able to go on."}},
       .positionals = {},
-      .options = join({model_options(),
+      .options = join({optional_model_options(),
                        {
                            {.name = "file", .letter = 'f', .type = Type::kInputFile, .value = "FILE",
                             .help = "The text; - or nothing is standard input.", .section = Section::kCommon},
@@ -149,7 +181,8 @@ Command eval_command() {
                            {.name = "no-bos", .help = "Does not add the tokens that the model wants around a text."},
                            chunk_option(),
                            json_option(),
-                       }}),
+                       },
+                       baseline_options()}),
       .run = run_eval,
   };
 }

@@ -51,7 +51,8 @@ std::string usage_line(const Command& command) {
   std::string line = fmt::format("usage: regard {}", command.name);
   for (const Positional& positional : command.positionals) {
     const bool required = positional.presence == Presence::kRequired;
-    line += required ? fmt::format(" {}", positional.name) : fmt::format(" [{}]", positional.name);
+    const std::string name = fmt::format("{}{}", positional.name, positional.repeat == Repeat::kMany ? "..." : "");
+    line += required ? fmt::format(" {}", name) : fmt::format(" [{}]", name);
   }
   for (const Option& option : command.options) {
     if (option.presence != Presence::kRequired) continue;

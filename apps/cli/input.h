@@ -38,5 +38,6 @@ Option force_option();
 std::string output_path(const Arguments& arguments, std::string_view option, std::string_view magic);
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 inline constexpr std::string_view kPngMagic = "\x89PNG";
+inline constexpr std::string_view kJsonMagic = "{";
 
 }  // namespace regard::cli

@@ -39,11 +39,13 @@ struct Option {
   Section section = Section::kMore;
 };
 
-/// A value without a name, taken in the order of the table.
+/// A value without a name, taken in the order of the table. The last one may be given many times.
 struct Positional {
   std::string_view name;
   std::string_view help;
   Presence presence = Presence::kRequired;
+  Repeat repeat = Repeat::kOnce;
+  Type type = Type::kText;
 };
 
 /// "max-tokens" is REGARD_MAX_TOKENS.

@@ -45,12 +45,13 @@ struct PromptSegment {
   Source source = Source::kContent;
 };
 
-/// A tokenizer as its model file defines it: byte-level BPE, SentencePiece-like merging by score, or BPE with byte fallback.
+/// A tokenizer as its model file defines it: byte-level BPE, SentencePiece-like merging by score, BPE with byte fallback, or whole
+/// pieces such as characters.
 ///
 /// Bytes that are not UTF-8 are taken one by one: each becomes its byte token, so that decoding with InvalidUtf8::kKeep
 /// gives back every input exactly, wherever the vocabulary has a token for each of the 256 bytes. A character that the
 /// vocabulary cannot spell becomes its unknown token; a vocabulary that has none leaves it out, as the reference
-/// implementations do.
+/// implementations do, but one of whole pieces refuses it.
 ///
 /// Immutable. Copies share one vocabulary. All functions may be called from several threads at once.
 /// Cost of encoding: O(n log n) in the length of the text.
@@ -60,7 +61,8 @@ class REGARD_API Tokenizer {
   /// Errors: kNotFound, kIo, kCorruptData; kUnsupported names the component that is not implemented.
   static Tokenizer from_file(const std::filesystem::path& path);
 
-  /// The ids of `text`. Errors: kResourceExhausted when the text is over 1 GiB or a pattern of the file exceeds its limits.
+  /// The ids of `text`. Errors: kResourceExhausted when the text is over 1 GiB or a pattern of the file exceeds its limits;
+  /// kInvalidArgument names a piece that a vocabulary of whole pieces lacks, when it has no unknown token.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// The ids of the concatenated segments. A special token is recognised only where all of its text is template text; nothing

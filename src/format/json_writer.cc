@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,13 @@ namespace regard {
 using Node = nlohmann::ordered_json;
 
 struct JsonWriter::State {
+  struct Open {
+    Node* node = nullptr;
+    std::unordered_set<std::string> keys = {};  // of an object: nlohmann would look for a key among all, and a vocabulary has many
+  };
   std::optional<Node> root;
   // Innermost last. A container grows only while it is the innermost one, so the pointers below it stay good.
-  std::vector<Node*> open;
+  std::vector<Open> open;
   std::optional<std::string> key;
 
   Node& add(Node node) {
@@ -26,16 +31,17 @@ struct JsonWriter::State {
       root = std::move(node);
       return *root;
     }
-    Node& parent = *open.back();
+    Node& parent = *open.back().node;
     if (parent.is_array()) {
       parent.push_back(std::move(node));
       return parent.back();
     }
     if (!key) fail(Code::kInvalidArgument, "[JsonWriter] a value in an object without its key; call key() first");
-    const auto [place, fresh] = parent.emplace(*key, std::move(node));
-    if (!fresh) fail(Code::kInvalidArgument, "[JsonWriter] the key \"{}\" was written before in this object", *key);
-    key.reset();
-    return place.value();
+    if (!open.back().keys.insert(*key).second)
+      fail(Code::kInvalidArgument, "[JsonWriter] the key \"{}\" was written before in this object", *key);
+    Node::object_t::Container& members = parent.get_ref<Node::object_t&>();  // the list that an ordered object is
+    members.emplace_back(*std::exchange(key, std::nullopt), std::move(node));
+    return members.back().second;
   }
 };
 
@@ -45,12 +51,12 @@ JsonWriter& JsonWriter::operator=(JsonWriter&&) noexcept = default;
 JsonWriter::~JsonWriter() = default;
 
 JsonWriter& JsonWriter::begin_object() {
-  state_->open.push_back(&state_->add(Node::object()));
+  state_->open.push_back({&state_->add(Node::object())});
   return *this;
 }
 
 JsonWriter& JsonWriter::begin_array() {
-  state_->open.push_back(&state_->add(Node::array()));
+  state_->open.push_back({&state_->add(Node::array())});
   return *this;
 }
 
@@ -62,7 +68,7 @@ JsonWriter& JsonWriter::end() {
 }
 
 JsonWriter& JsonWriter::key(std::string_view name) {
-  if (state_->open.empty() || !state_->open.back()->is_object() || state_->key)
+  if (state_->open.empty() || !state_->open.back().node->is_object() || state_->key)
     fail(Code::kInvalidArgument, "[JsonWriter] key \"{}\" outside an object, or after another key", name);
   state_->key = std::string(name);
   return *this;

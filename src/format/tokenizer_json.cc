@@ -51,11 +51,22 @@ Result<Done> read_vocabulary(const JsonObject& vocabulary, TokenizerSpec& spec) 
   return Done{};
 }
 
+Result<Done> read_word_level(const JsonObject& model, TokenizerSpec& spec) {
+  REGARD_TRY(const JsonValue unk, model.get("unk_token"));
+  REGARD_TRY(const std::string_view unk_token, unk.as_string());
+  REGARD_TRY(const JsonValue vocabulary, model.get("vocab"));
+  REGARD_TRY(const JsonObject tokens, vocabulary.as_object());
+  REGARD_CHECK(read_vocabulary(tokens, spec));
+  spec.model = WordLevelSpec{std::string(unk_token)};
+  return Done{};
+}
+
 Result<Done> read_model(const JsonObject& model, TokenizerSpec& spec) {
   REGARD_TRY(const auto type, model.optional_string("type"));
+  if (type && *type == "WordLevel") return read_word_level(model, spec);
   // Files of the first versions name no type; a list of merges tells BPE.
   if (type ? *type != "BPE" : !model.find("merges"))
-    return failure(Code::kUnsupported, "{}", model.value().refuse(fmt::format("the model '{}' is not supported; known is BPE",
+    return failure(Code::kUnsupported, "{}", model.value().refuse(fmt::format("the model '{}' is not supported; known are BPE and WordLevel",
                                                                               type.value_or("without a type"))).message);
   BpeSpec bpe;
   REGARD_TRY(const auto dropout, model.optional_number("dropout", 0, 1));

@@ -1,4 +1,4 @@
-// Hugging Face's tokenizer.json, the pipelines of BPE.
+// Hugging Face's tokenizer.json, the pipelines of BPE and of whole words. Writing one: tokenizer_json_writer.h.
 #pragma once
 
 #include <string_view>

@@ -51,6 +51,7 @@ void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k
   const int64_t first = k_begin / 64;
   const uint64_t* row = q < bits.q_len() ? bits.row(b, h, q) : nullptr;
   for (int w = 0; w < count; ++w) words[w] = row != nullptr && first + w < bits.words_per_row() ? row[first + w] : 0;
+  if (row != nullptr && first + count < bits.words_per_row()) __builtin_prefetch(row + first + count);  // of the next tile
 }
 
 // Bit j belongs to key k + j and is set when (q - k - j) mod n = 0: from the first such j on, every n-th.
@@ -100,8 +101,10 @@ void MaskPlan::fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int 
   if (program.shape.interval) return fill_interval(hull(b, h, q), k_begin, count, words);
 
   if (program.steps.size() == 1) {
+    const Atom& atom = compiled_->atoms[static_cast<size_t>(program.steps[0].atom)];
+    if (atom.op == MaskOp::kTable) return fill_table(*atom.bits, b, h, q, k_begin, count, words);
     std::fill(words, words + count, uint64_t{0});
-    return fill_atom(compiled_->atoms[static_cast<size_t>(program.steps[0].atom)], b, h, q, k_begin, count, words);
+    return fill_atom(atom, b, h, q, k_begin, count, words);
   }
 
   std::array<std::array<uint64_t, kWordsAtOnce>, kMaxStack> stack;

@@ -109,9 +109,13 @@ Result<Tokenizer> build_tokenizer(TokenizerSpec spec) {
   if (const auto* bpe = std::get_if<BpeSpec>(&spec.model)) {
     REGARD_TRY(impl->model, BpeModel::make(*bpe, impl->vocabulary, impl->special, spec.origin));
     if (!spec.unk && bpe->unk_token) spec.unk = impl->vocabulary.find(*bpe->unk_token);
-  } else {
+  } else if (const auto* spm = std::get_if<SpmSpec>(&spec.model)) {
     spec.kinds.resize(static_cast<size_t>(impl->vocabulary.size()), TokenKind::kNormal);
-    REGARD_TRY(impl->model, SpmModel::make(std::get<SpmSpec>(spec.model), impl->vocabulary, spec.kinds, spec.unk, spec.origin));
+    REGARD_TRY(impl->model, SpmModel::make(*spm, impl->vocabulary, spec.kinds, spec.unk, spec.origin));
+  } else {
+    const auto& words = std::get<WordLevelSpec>(spec.model);
+    impl->model = WordLevelModel::make(words, impl->vocabulary, impl->special);
+    if (const int32_t unk = impl->vocabulary.find(words.unk_token); !spec.unk && unk != kNoToken) spec.unk = unk;
   }
   REGARD_TRY(impl->normalizer, compile_normalizer(spec.normalizer));
   REGARD_TRY(impl->pre_tokenizer, compile_pre_tokenizer(spec.pre_tokenizer));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/check.h"
 #include "text/utf8.h"
 
 namespace regard {
@@ -20,6 +21,13 @@ std::optional<uint8_t> hex_digit(char c) noexcept {
   if (c >= 'A' && c <= 'F') return static_cast<uint8_t>(c - 'A' + 10);
   if (c >= 'a' && c <= 'f') return static_cast<uint8_t>(c - 'a' + 10);
   return std::nullopt;
+}
+
+/// "'x' (U+0078)", or the bytes where they are no text.
+std::string described(std::string_view piece) {
+  if (valid_prefix(piece) != piece.size()) return fmt::format("the byte 0x{:02X}, which is no UTF-8", static_cast<uint8_t>(piece.front()));
+  const Utf8Char c = next_char(piece);
+  return c.size == piece.size() ? fmt::format("'{}' (U+{:04X})", piece, static_cast<uint32_t>(c.code_point)) : fmt::format("'{}'", piece);
 }
 
 }  // namespace
@@ -179,6 +187,21 @@ void SpmModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merg
       for (const char c : text_of(begin, end)) out.push_back(bytes_[static_cast<uint8_t>(c)]);
     }
   });
+}
+
+WordLevelModel WordLevelModel::make(const WordLevelSpec& spec, const Vocabulary& vocabulary, const std::vector<bool>& special) {
+  WordLevelModel model;
+  model.special_ = special;
+  model.unk_ = vocabulary.find(spec.unk_token);  // a file may name one that it does not have
+  return model;
+}
+
+void WordLevelModel::encode(std::string_view piece, const Vocabulary& vocabulary, Merger&, std::vector<int32_t>& out) const {
+  int32_t id = vocabulary.find(piece);
+  if (id == kNoToken || special_[static_cast<size_t>(id)]) id = unk_;
+  require(id != kNoToken, "[Tokenizer::encode] the vocabulary has no token for {} and none for unknown text; leave it out, or use a "
+          "tokenizer that was made with an unknown token", described(piece));
+  out.push_back(id);
 }
 
 }  // namespace regard

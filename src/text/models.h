@@ -45,7 +45,19 @@ class SpmModel {
   std::array<int32_t, 256> bytes_{};  ///< the token of each byte, or the unknown token
 };
 
-using Model = std::variant<BpeModel, SpmModel>;
+/// Whole pieces, with the rules of Hugging Face's `WordLevel`.
+class WordLevelModel {
+ public:
+  static WordLevelModel make(const WordLevelSpec& spec, const Vocabulary& vocabulary, const std::vector<bool>& special);
+  /// Appends the id of `piece`. Errors: kInvalidArgument names a piece that is no token when there is no unknown token.
+  void encode(std::string_view piece, const Vocabulary& vocabulary, Merger& merger, std::vector<int32_t>& out) const;
+
+ private:
+  std::vector<bool> special_;
+  int32_t unk_ = kNoToken;
+};
+
+using Model = std::variant<BpeModel, SpmModel, WordLevelModel>;
 
 /// The byte that a piece spelt "<0xNN>" stands for; upper and lower case digits.
 std::optional<uint8_t> byte_of_piece(std::string_view piece) noexcept;

@@ -74,7 +74,11 @@ struct BpeSpec {
 struct SpmSpec {
   std::vector<float> scores{};  ///< one per piece
 };
-using ModelSpec = std::variant<BpeSpec, SpmSpec>;
+/// A piece is a token or is not; nothing is merged.
+struct WordLevelSpec {
+  std::string unk_token{};  ///< stands for pieces that are no token, where it is one
+};
+using ModelSpec = std::variant<BpeSpec, SpmSpec, WordLevelSpec>;
 
 // ---- decoder ----
 struct ByteLevelDecode {};

@@ -19,6 +19,7 @@ WORKS = {
     "chat": ["-m", MODEL, "-p", "the", "-n", "3"],
     "tokens encode": ["-m", MODEL, "the sea"],
     "tokens decode": ["-m", MODEL, "1 2 3"],
+    "tokens train": [str(ROOT / "LICENSE"), "--out", "OUT"],
     "eval": ["-m", MODEL, "--file", str(ROOT / "LICENSE"), "--window", "16", "--max-perplexity", "1e30"],
     "info": ["-m", MODEL],
     "logits": ["-m", MODEL, "--ids", "1 2", "--out", "OUT"],
@@ -40,6 +41,7 @@ MISSING_FILE = {
     "chat": ["-m", MISSING, "-p", "x"],
     "tokens encode": ["-m", MISSING, "x"],
     "tokens decode": ["-m", MISSING, "1"],
+    "tokens train": [MISSING, "--out", "OUT"],
     "eval": ["-m", MODEL, "--file", MISSING],
     "info": ["-m", MISSING],
     "logits": ["-m", MISSING, "--ids", "1", "--out", "OUT"],
@@ -179,7 +181,7 @@ class Environment(Case):
 
 class Streams(Case):
     def words(self, name):
-        return [*name.split(), *(self.path("out.npy") if word == "OUT" else word for word in WORKS[name])]
+        return [*name.split(), *(self.path(name.replace(" ", "-")) if word == "OUT" else word for word in WORKS[name])]
 
     def test_pipes_get_no_escape_bytes(self):
         for name in WORKS:
@@ -251,7 +253,7 @@ class Streams(Case):
 
     def test_full_disk(self):
         for name in WORKS:
-            if name == "logits":
+            if name in ("logits", "tokens train"):
                 continue
             with self.subTest(name), open("/dev/full", "wb") as full:
                 result = subprocess.run([PROGRAM, *self.words(name)], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
@@ -259,6 +261,7 @@ class Streams(Case):
                 self.assertEqual(result.returncode, 9, result.stderr)
                 self.assertIn(b"No space left", result.stderr)
         self.refused(9, "No space left", "logits", "-m", MODEL, "--ids", "1", "--out", "/dev/full")
+        self.refused(9, "No space left", "tokens", "train", str(ROOT / "LICENSE"), "--out", "/dev/full")
 
     def test_reader_that_goes_away(self):
         reader, writer = os.pipe()

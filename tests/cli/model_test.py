@@ -261,5 +261,79 @@ class PublishedModels(Case):
         self.assertIn(b"cancelled", message)
 
 
+class Baseline(Case):
+    """`regard eval --baseline ngram` against the formula on counts in dictionaries."""
+
+    TEXTS = GOLDEN / "text"
+
+    @staticmethod
+    def nats(train, text, order, vocab_size):
+        """Interpolated Witten-Bell, summed over `text`."""
+        followers = {}
+        for n in range(order):
+            for t in range(n, len(train)):
+                row = followers.setdefault(tuple(train[t - n:t]), {})
+                row[train[t]] = row.get(train[t], 0) + 1
+
+        def p(context, token):
+            lower = p(context[1:], token) if context else 1 / vocab_size
+            row = followers.get(context)
+            return lower if row is None else (row.get(token, 0) + len(row) * lower) / (sum(row.values()) + len(row))
+
+        return -sum(math.log(p(tuple(text[max(0, t - order + 1):t]), text[t])) for t in range(len(text)))
+
+    def split(self, name, count, more):
+        text = (self.TEXTS / name).read_text(encoding="utf-8")
+        parts = text[:count], text[count:count + more]
+        for part, path in zip(parts, ("train.txt", "held-out.txt")):
+            pathlib.Path(self.path(path)).write_text(part, encoding="utf-8")
+        return parts
+
+    def measure(self, *words):
+        return json.loads(self.ok("eval", "--baseline", "ngram", "--train", self.path("train.txt"), "--file", self.path("held-out.txt"), "--json", *words))
+
+    def test_characters(self):
+        for name, count, more in (("shakespeare.txt", 12000, 1000), ("tang.txt", 3000, 500)):
+            train, text = self.split(name, count, more)
+            vocab_size = len(set(train + text))
+            report = self.measure("--order", 4)["baseline"]
+            self.assertEqual((report["tokens"], report["characters"], report["vocab_size"]), (more, more, vocab_size))
+            self.assertEqual([row["order"] for row in report["orders"]], [0, 1, 2, 3, 4])
+            self.assertAlmostEqual(report["orders"][0]["nats_per_token"], math.log(vocab_size), places=12)
+            for row in report["orders"][1:]:
+                wanted = self.nats(train, text, row["order"], vocab_size) / more
+                self.assertAlmostEqual(row["nats_per_token"], wanted, places=10)
+                self.assertAlmostEqual(row["nats_per_character"], wanted, places=10)
+        table = self.ok("eval", "--baseline", "ngram", "--train", self.path("train.txt"), "--file", self.path("held-out.txt")).decode()
+        self.assertEqual(len(table.splitlines()), 8)
+        self.assertIn(f"{math.log(vocab_size):.4f}", table)
+
+    def test_tokens_of_a_file_and_of_a_model(self):
+        train, text = self.split("shakespeare.txt", 6000, 800)
+        for words, tokenizer in ((["--tokenizer", GOLDEN / "trained" / "bpe.json"], GOLDEN / "trained" / "bpe.json"), (["-m", MODEL, "--window", 16], MODEL)):
+            ids = [json.loads(self.ok("tokens", "encode", "-m", tokenizer, "--json", stdin=part.encode()))["ids"] for part in (train, text)]
+            whole = self.measure("--order", 2, *words)
+            report = whole["baseline"]
+            self.assertEqual((report["tokens"], report["characters"]), (len(ids[1]), 800))
+            wanted = self.nats(*ids, 2, report["vocab_size"])
+            self.assertAlmostEqual(report["orders"][2]["nats_per_token"], wanted / len(ids[1]), places=10)
+            self.assertAlmostEqual(report["orders"][2]["nats_per_character"], wanted / 800, places=10)
+            self.assertEqual("nats_per_token" in whole, "-m" in words)
+        plain = json.loads(self.ok("eval", "-m", MODEL, "--window", 16, "--file", self.path("held-out.txt"), "--json"))
+        self.assertEqual({key: value for key, value in whole.items() if key != "baseline"}, plain)
+
+    def test_refusals(self):
+        self.split("shakespeare.txt", 100, 100)
+        train, text = self.path("train.txt"), self.path("held-out.txt")
+        self.refused(2, "--train", "eval", "--baseline", "ngram", "--file", text)
+        self.refused(2, "belong to", "eval", "-m", MODEL, "--train", train, "--file", text)
+        self.refused(2, "--model is missing", "eval", "--file", text)
+        self.refused(2, "--order is 9", "eval", "--baseline", "ngram", "--train", train, "--file", text, "--order", 9)
+        self.refused(2, "its own tokens", "eval", "-m", MODEL, "--tokenizer", MODEL, "--baseline", "ngram", "--train", train, "--file", text)
+        self.refused(3, "no/such", "eval", "--baseline", "ngram", "--train", "/no/such", "--file", text)
+        self.refused(2, "not UTF-8", "eval", "--baseline", "ngram", "--train", MODEL, "--file", text)
+        self.refused(2, "empty", "eval", "--baseline", "ngram", "--train", train, "--file", "/dev/null")
+
+
 if __name__ == "__main__":
     main()

@@ -117,14 +117,14 @@ void compare_with_reference(const Tokenizer& tokenizer, const std::string& line)
   ASSERT_EQ(stream_of(tokenizer, with_special, skip), text_at("skipped", decoded)) << line;
 }
 
-TEST(TokenizerGolden, TokenizerJsonEqualsTheReferenceImplementation) {
+void compare_directory(const fs::path& directory, size_t files_at_least, size_t cases_at_least) {
   size_t files = 0, cases = 0;
-  for (const auto& entry : fs::directory_iterator(kGolden / "tokenizer")) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     constexpr std::string_view suffix = ".cases.jsonl";
     if (!name.ends_with(suffix)) continue;
     SCOPED_TRACE(name);
-    const Tokenizer tokenizer = Tokenizer::from_file(kGolden / "tokenizer" / (name.substr(0, name.size() - suffix.size()) + ".json"));
+    const Tokenizer tokenizer = Tokenizer::from_file(directory / (name.substr(0, name.size() - suffix.size()) + ".json"));
     for (const std::string& line : lines_of(entry.path())) {
       compare_with_reference(tokenizer, line);
       if (testing::Test::HasFatalFailure()) break;
@@ -132,9 +132,12 @@ TEST(TokenizerGolden, TokenizerJsonEqualsTheReferenceImplementation) {
     }
     ++files;
   }
-  EXPECT_GE(files, 12u);
-  EXPECT_GE(cases, 1500u);
+  EXPECT_GE(files, files_at_least);
+  EXPECT_GE(cases, cases_at_least);
 }
+
+TEST(TokenizerGolden, TokenizerJsonEqualsTheReferenceImplementation) { compare_directory(kGolden / "tokenizer", 12, 1500); }
+TEST(TokenizerGolden, TokenizersTrainedHereGiveTheIdsOfTheReference) { compare_directory(kGolden / "trained", 4, 300); }
 
 }  // namespace
 }  // namespace regard

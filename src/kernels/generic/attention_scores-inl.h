@@ -12,12 +12,22 @@ enum class Sight { kNothing, kEverything, kSome };
 // which some row sees one, rising.
 template <int R>
 struct Seen {
-  uint64_t row[kPanelsPerTile][R];
+  uint64_t row[R][kPanelsPerTile];
   uint64_t any[kPanelsPerTile];
   uint64_t all[kPanelsPerTile];
   int vectors[kTileVectors];
   int count;
 };
+
+template <int R>
+REGARD_INLINE void join(Seen<R>& seen) {
+  for (int w = 0; w < kPanelsPerTile; ++w) seen.any[w] = seen.all[w] = seen.row[0][w];
+  for (int r = 1; r < R; ++r)
+    for (int w = 0; w < kPanelsPerTile; ++w) {
+      seen.any[w] |= seen.row[r][w];
+      seen.all[w] &= seen.row[r][w];
+    }
+}
 
 // The keys [lo, hi) of the tile that lie in panel w, as bits.
 REGARD_INLINE uint64_t interval_word(int lo, int hi, int w) {
@@ -41,21 +51,30 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
   }
   if (everything) return Sight::kEverything;
   if (nothing) return Sight::kNothing;
+  if (tile.lo == nullptr) {
+    for (int r = 0; r < R; ++r)
+      for (int w = 0; w < kPanelsPerTile; ++w) seen.row[r][w] = tile.words[first + r][w];
+    join<R>(seen);
+  } else {
+    for (int w = 0; w < kPanelsPerTile; ++w) {
+      uint64_t any = 0, all = ~uint64_t{0};
+      for (int r = 0; r < R; ++r) {
+        uint64_t word = interval_word(lo[r], hi[r], w);
+        if (tile.words != nullptr) word &= tile.words[first + r][w];
+        seen.row[r][w] = word;
+        any |= word;
+        all &= word;
+      }
+      seen.any[w] = any;
+      seen.all[w] = all;
+    }
+  }
   uint64_t found = 0, missing = 0;
   seen.count = 0;
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t any = 0, all = ~uint64_t{0};
-    for (int r = 0; r < R; ++r) {
-      uint64_t word = interval_word(lo[r], hi[r], w);
-      if (tile.words != nullptr) word &= tile.words[first + r][w];
-      seen.row[w][r] = word;
-      any |= word;
-      all &= word;
-    }
-    seen.any[w] = any;
-    seen.all[w] = all;
-    found |= any;
-    missing |= ~all;
+    found |= seen.any[w];
+    missing |= ~seen.all[w];
+    uint64_t any = seen.any[w];
     for (int v = 0; any != 0; ++v, any >>= kLanes)
       if ((any & 0xFFFF) != 0) seen.vectors[seen.count++] = kPanelVectors * w + v;
   }
@@ -65,18 +84,12 @@ REGARD_INLINE Sight look(const AttentionTile& tile, int first, Seen<R>& seen) {
 // Takes away from what the rows see what dropout does not keep. `seen` need not be filled when they see everything.
 template <int R>
 REGARD_INLINE void drop(const AttentionTile& tile, int first, Sight sight, Seen<R>& seen) {
-  for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t any = 0, all = ~uint64_t{0};
-    for (int r = 0; r < R; ++r) {
-      uint64_t word = tile.keep[first + r][w];
-      if (sight != Sight::kEverything) word &= seen.row[w][r];
-      seen.row[w][r] = word;
-      any |= word;
-      all &= word;
+  for (int r = 0; r < R; ++r)
+    for (int w = 0; w < kPanelsPerTile; ++w) {
+      const uint64_t kept = tile.keep[first + r][w];
+      seen.row[r][w] = sight == Sight::kEverything ? kept : kept & seen.row[r][w];
     }
-    seen.any[w] = any;
-    seen.all[w] = all;
-  }
+  join<R>(seen);
 }
 
 // How many vectors of keys R rows take at once.
@@ -178,15 +191,16 @@ REGARD_INLINE void score_at_most(const AttentionTile& tile, int count, const flo
   score_vectors<T, R, W>(tile, q, vectors, s);
 }
 
-// Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap.
+// Only the vectors of 16 keys in which some row sees one: this is what makes causal rows and narrow windows cheap. Where
+// `top` is given, the maxima over the panels that all rows see whole go there.
 template <class T, int R>
-void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s) {
+void scores_of_some(const AttentionTile& tile, const float* q, const Seen<R>& seen, float* s, F32* top) {
   int rest[kTileVectors], count = 0;
   for (int i = 0; i < seen.count;) {
-    const int v = seen.vectors[i];
+    const int v = seen.vectors[i], w = v / kPanelVectors;
     if (v % kPanelVectors == 0 && i + kPanelVectors <= seen.count &&
         seen.vectors[i + kPanelVectors - 1] == v + kPanelVectors - 1) {
-      score_panel<T, R>(tile, v / kPanelVectors, q, s, nullptr);
+      score_panel<T, R>(tile, w, q, s, seen.all[w] == ~uint64_t{0} ? top : nullptr);
       i += kPanelVectors;
     } else {
       rest[count++] = v;

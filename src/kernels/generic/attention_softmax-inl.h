@@ -12,7 +12,7 @@ template <int R>
 void cap_row(float* s, const Seen<R>* seen, int r, float softcap) {
   const F32 cap = splat(softcap);
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[w][r];
+    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[r][w];
     for (float* at = s + kPanelKeys * w; bits != 0; bits >>= kLanes, at += kLanes) store(at, capped(load(at), cap));
   }
 }
@@ -24,7 +24,7 @@ REGARD_INLINE F32 biased(F32 s, F32 bias) { return fma(bias, splat(static_cast<f
 template <int R>
 void bias_row(float* s, const Seen<R>* seen, int r, const float* bias) {
   for (int w = 0; w < kPanelsPerTile; ++w) {
-    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[w][r];
+    uint64_t bits = seen == nullptr ? ~uint64_t{0} : seen->row[r][w];
     for (int j = kPanelKeys * w; bits != 0; bits >>= kLanes, j += kLanes)
       if ((bits & 0xFFFF) != 0) store(s + j, biased(load(s + j), load(bias + j)));
   }
@@ -65,22 +65,47 @@ REGARD_INLINE void softmax_of_all(float* s, const F32* top, float* m_out, float*
 // Which of the 16 keys of a vector row r sees.
 template <int R>
 REGARD_INLINE Lanes seen_lanes(const Seen<R>& seen, int r, int vector) {
-  const uint64_t word = seen.row[vector / kPanelVectors][r];
+  const uint64_t word = seen.row[r][vector / kPanelVectors];
   return lanes(static_cast<uint32_t>(word >> (kLanes * (vector % kPanelVectors))) & 0xFFFF);
 }
 
-// A forbidden key is replaced, not multiplied away: by -inf in the maximum, by 0 in the sum. Adding +0 changes nothing,
-// so the bits equal those of any other way to skip it.
+// The keys of panel w of which some row sees one in the same vector.
 template <int R>
-REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, float* m_out, float* l_out) {
+REGARD_INLINE bool touched(const Seen<R>& seen, int w, int v) {
+  return ((seen.any[w] >> (kLanes * v)) & 0xFFFF) != 0;
+}
+
+// Scores of panel w become weights and go into the sums; kAll: every row sees every key of it. A forbidden key is replaced,
+// not multiplied away: adding its +0 changes nothing, so the bits equal those of any other way to skip it.
+template <bool kAll, int R>
+REGARD_INLINE void exponentials(float* s, const Seen<R>& seen, int w, const F32* shift, F32* sum) {
+  REGARD_UNROLL
+  for (int v = 0; v < kPanelVectors; ++v) {
+    if (!kAll && !touched<R>(seen, w, v)) continue;
+    float* at = s + kPanelKeys * w + kLanes * v;
+    REGARD_UNROLL
+    for (int r = 0; r < R; ++r) {
+      F32 p = exp2(sub(load(at + r * kTileKeys), shift[r]));
+      if constexpr (!kAll) p = select(seen_lanes<R>(seen, r, kPanelVectors * w + v), p, zero());
+      store(at + r * kTileKeys, p);
+      sum[r] = add(sum[r], p);
+    }
+  }
+}
+
+// `top`: the maxima over the panels that all rows see whole, or null when those are not known. A forbidden key is -inf in a
+// maximum.
+template <int R>
+REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, const F32* top, float* m_out, float* l_out) {
   F32 m[R], sum[R];
   REGARD_UNROLL
-  for (int r = 0; r < R; ++r) m[r] = splat(-kInf);
+  for (int r = 0; r < R; ++r) m[r] = top == nullptr ? splat(-kInf) : top[r];
   for (int i = 0; i < seen.count; ++i) {
-    const float* at = s + kLanes * seen.vectors[i];
+    const int v = seen.vectors[i];
+    if (top != nullptr && seen.all[v / kPanelVectors] == ~uint64_t{0}) continue;
+    const float* at = s + kLanes * v;
     REGARD_UNROLL
-    for (int r = 0; r < R; ++r)
-      m[r] = select(seen_lanes<R>(seen, r, seen.vectors[i]), max(load(at + r * kTileKeys), m[r]), m[r]);
+    for (int r = 0; r < R; ++r) m[r] = select(seen_lanes<R>(seen, r, v), max(load(at + r * kTileKeys), m[r]), m[r]);
   }
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) m_out[r] = reduce_max(m[r]);
@@ -89,14 +114,12 @@ REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, float* m_out, 
     m[r] = splat(m_out[r] == -kInf ? 0.0f : m_out[r]);
     sum[r] = zero();
   }
-  for (int i = 0; i < seen.count; ++i) {
-    float* at = s + kLanes * seen.vectors[i];
-    REGARD_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const F32 p = select(seen_lanes<R>(seen, r, seen.vectors[i]), exp2(sub(load(at + r * kTileKeys), m[r])), zero());
-      store(at + r * kTileKeys, p);
-      sum[r] = add(sum[r], p);
-    }
+  for (int w = 0; w < kPanelsPerTile; ++w) {
+    if (seen.any[w] == 0) continue;
+    if (seen.all[w] == ~uint64_t{0})
+      exponentials<true, R>(s, seen, w, m, sum);
+    else
+      exponentials<false, R>(s, seen, w, m, sum);
   }
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);

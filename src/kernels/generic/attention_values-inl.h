@@ -1,17 +1,17 @@
 // Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
 
-// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of seen[r]. A
+// acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of panel w of seen. A
 // forbidden value must not be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
 template <class T, int R, int C>
 REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, int v, int64_t stride, int n,
-                                   const uint64_t (&seen)[R], int shift) {
+                                   const Seen<R>& seen, int w, int shift) {
   for (int k = 0; k < n; ++k, values += stride) {
     F32 columns[C];
     REGARD_UNROLL
     for (int c = 0; c < C; ++c) columns[c] = stored(values, v + c);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
-      const bool sees = ((seen[r] >> (shift + k)) & 1) != 0;
+      const bool sees = ((seen.row[r][w] >> (shift + k)) & 1) != 0;
       const F32 weight = splat(p[r * kTileKeys + k]);
       REGARD_UNROLL
       for (int c = 0; c < C; ++c) acc[r][c] = fma_if(sees, weight, columns[c], acc[r][c]);
@@ -26,16 +26,76 @@ REGARD_INLINE uint64_t eight_in_a_row(uint64_t bits) {
   return bits & bits >> 4;
 }
 
+// Whether the values of panel w are finite: 0 times a number is 0, times anything else it is NaN. Several sums, so that one
+// need not wait for the other.
+template <class T>
+REGARD_NOINLINE bool values_are_finite(const AttentionTile& tile, int w) {
+  constexpr int kSums = 4;
+  const auto* values = static_cast<const T*>(tile.v[w]);
+  const int64_t stride = stored_dim(kTypeOf<T>, tile.value_dim);
+  F32 sums[kSums];
+  REGARD_UNROLL
+  for (int i = 0; i < kSums; ++i) sums[i] = zero();
+  for (int k = 0; k < kPanelKeys; k += kSums, values += kSums * stride)
+    for (int v = 0; v < tile.value_dim / kLanes; ++v) {
+      REGARD_UNROLL
+      for (int i = 0; i < kSums; ++i) sums[i] = fma(stored(values + i * stride, v), zero(), sums[i]);
+    }
+  return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3]))) == 0.0f;
+}
+
+// The same, found out when it is first asked for. Of finite values a forbidden one may be multiplied by its weight of 0: that
+// adds a zero, which no result shows. So rows that see different keys of such a panel go through the plain loop. One look at
+// each value pays when many rows share it.
+template <class T>
+class FiniteValues {
+ public:
+  explicit FiniteValues(const AttentionTile& tile) : worth_it_(tile.rows >= kWorthALook && !has_scales(kTypeOf<T>)) {}
+
+  bool of(const AttentionTile& tile, int w) {
+    if (!worth_it_) return false;
+    if (state_[w] == kUnknown) state_[w] = values_are_finite<T>(tile, w) ? kFinite : kOther;
+    return state_[w] == kFinite;
+  }
+
+ private:
+  static constexpr int kWorthALook = 24;
+  enum State : uint8_t { kUnknown, kFinite, kOther };
+
+  bool worth_it_;
+  State state_[kPanelsPerTile] = {};
+};
+
+// The weights of a vector in which no row sees a key were never written; those of every other vector are 0 or more.
+template <class T, int R, int C>
+REGARD_INLINE void accumulate_touched(Tile<R, C>& acc, const float* weights, const T* values, int v, int64_t stride,
+                                      uint64_t any) {
+  uint64_t vectors = 0;
+  for (uint64_t vector = 0xFFFF; vector != 0; vector <<= kLanes) vectors |= (any & vector) != 0 ? vector : 0;
+  const int end = 64 - std::countl_zero(any);
+  for (int k = std::countr_zero(any); k < end;) {
+    const int run = std::countr_one(vectors >> k), n = run < end - k ? run : end - k;
+    accumulate_stored<T, R, C>(acc, weights + k, kTileKeys, values + k * stride, v, stride, n);
+    k += n;
+    if (k < end) k += std::countr_zero(any >> k);
+  }
+}
+
 // Runs of keys that all R rows see go through the plain loop, runs that only some see through the masked one, and runs
-// that no row sees are skipped. A run of less than eight keys is not worth leaving the masked loop for.
+// that no row sees are skipped. A run of less than eight keys is not worth leaving the masked loop for. Bit w of `finite`:
+// the values of panel w are, and weights are 0 where a row sees nothing.
 template <class T, int R, int C>
 REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const AttentionTile& tile, int v,
-                                   const Seen<R>& seen) {
+                                   const Seen<R>& seen, unsigned finite) {
   const int64_t stride = stored_dim(kTypeOf<T>, tile.value_dim);
   for (int w = 0; w < kPanelsPerTile; ++w) {
     const float* weights = p + kPanelKeys * w;
     const uint64_t all = seen.all[w], any = seen.any[w];
     if (any == 0) continue;
+    if (((finite >> w) & 1) != 0) {
+      accumulate_touched<T, R, C>(acc, weights, static_cast<const T*>(tile.v[w]), v, stride, any);
+      continue;
+    }
     const uint64_t plain = eight_in_a_row(all), nobody = eight_in_a_row(~any);
     const int end = 64 - std::countl_zero(any);
     for (int k = std::countr_zero(any); k < end;) {
@@ -49,7 +109,7 @@ REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const Attent
       } else {
         const uint64_t next = (plain | nobody) >> k;
         n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
-        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen.row[w], k);
+        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen, w, k);
       }
       k += n;
     }
@@ -130,11 +190,11 @@ REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float*
 }
 
 template <class T, int R, int C>
-REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen,
+REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen, unsigned finite,
                                     const FoldFactors& factors, float* o) {
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
-  accumulate_seen<T, R, C>(acc, p, tile, first_of_pair<T, C>(v), seen);
+  accumulate_seen<T, R, C>(acc, p, tile, first_of_pair<T, C>(v), seen, finite);
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
@@ -143,22 +203,23 @@ enum class Way { kAll, kAllAhead, kSome };
 // One pass over at most C vectors of columns; returns how many it took. Widths between 4 and 8 are taken as 4 and the
 // rest.
 template <Way W, class T, int R, int C>
-REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen,
+REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int v, const Seen<R>& seen, unsigned finite,
                               const FoldFactors& factors, float* o) {
   if constexpr (C > 1)
     if (tile.value_dim / kLanes - v < C)
-      return values_pass < W, T, R, C == 8 ? 4 : C - 1 > (tile, p, v, seen, factors, o);
+      return values_pass < W, T, R, C == 8 ? 4 : C - 1 > (tile, p, v, seen, finite, factors, o);
   if constexpr (W == Way::kAll)
     values_of_all<T, R, C>(tile, p, v, factors, o);
   else if constexpr (W == Way::kAllAhead)
     values_of_all_ahead<T, R, C>(tile, p, v, factors, o);
   else
-    values_of_some<T, R, C>(tile, p, v, seen, factors, o);
+    values_of_some<T, R, C>(tile, p, v, seen, finite, factors, o);
   return C;
 }
 
 template <Way W, class T, int R>
-void values(const AttentionTile& tile, const float* p, const Seen<R>& seen, const FoldFactors& factors, float* o) {
+void values(const AttentionTile& tile, const float* p, const Seen<R>& seen, unsigned finite, const FoldFactors& factors,
+            float* o) {
   for (int v = 0; v < tile.value_dim / kLanes;)
-    v += values_pass<W, T, R, value_vectors<T, R>()>(tile, p, v, seen, factors, o);
+    v += values_pass<W, T, R, value_vectors<T, R>()>(tile, p, v, seen, finite, factors, o);
 }
