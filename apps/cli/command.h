@@ -34,6 +34,7 @@ struct Command {
   std::vector<Positional> positionals;
   std::vector<Option> options;
   int (*run)(Context& context) = nullptr;  ///< returns the exit status
+  void (*print_config)(Context& context) = nullptr;  ///< what --print-config shows behind the options
 };
 
 /// All commands in the order of the help.
@@ -49,6 +50,7 @@ Command tokens_encode_command();
 Command tokens_decode_command();
 Command tokens_train_command();
 Command eval_command();
+Command train_command();
 Command info_command();
 Command logits_command();
 Command attend_command();

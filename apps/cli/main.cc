@@ -94,6 +94,7 @@ int run_command(const Command& command, const std::vector<std::string>& words, O
   }
   if (arguments.flag("print-config")) {
     print_config(context);
+    if (command.print_config != nullptr) command.print_config(context);
     return 0;
   }
   apply_common(arguments, messages);

@@ -46,11 +46,12 @@ struct TrainConfig {
     Switch tied = Switch::kOfType;
     double norm_epsilon = 1e-5;
     double rope_theta = 10000;
-    double dropout = 0;            ///< of embeddings, residuals and attention alike
+    double embedding_scale = 1;
+    double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
     double label_smoothing = 0;
     double z_loss = 0;
     double initializer_std = 0.02;
-    Recompute recompute = Recompute::kNone;
+    Recompute recompute = Recompute::kCheap;
   };
 
   struct Data {
@@ -100,13 +101,11 @@ struct TrainConfig {
   };
 
   struct Run {
-    enum class Precision { kF32, kBf16 };
     uint64_t seed = 1;
     int64_t steps = 1000;
     int64_t batch = 16;         ///< sequences of a step
     int64_t micro_batch = 0;    ///< sequences at once; 0: all of a step. Changes the memory, not the result (1e-6)
     int64_t sequence = 128;     ///< tokens of a sequence
-    Precision precision = Precision::kF32;
     int64_t evaluate_every = 250;
     int64_t save_every = 500;
     int64_t log_every = 10;

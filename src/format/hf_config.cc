@@ -198,6 +198,9 @@ Result<Done> read_attention(const JsonObject& o, HfConfig& c) {
   REGARD_CHECK(boolean(o, {"attention_bias"}, c.attention_bias));
   REGARD_CHECK(boolean(o, {"mlp_bias"}, c.mlp_bias));
   REGARD_CHECK(boolean(o, {"use_bias"}, c.use_bias));
+  REGARD_CHECK(boolean(o, {"scale_attn_weights"}, c.scale_attn_weights));
+  REGARD_CHECK(boolean(o, {"scale_attn_by_inverse_layer_idx"}, c.scale_attn_by_layer));
+  REGARD_CHECK(boolean(o, {"add_cross_attention"}, c.add_cross_attention));
   REGARD_CHECK(number(o, {"query_pre_attn_scalar"}, c.query_pre_attn_scalar, kTiny, 1e6));
   REGARD_CHECK(number(o, {"attn_logit_softcapping"}, c.attn_softcap, kTiny, 1e6));
   REGARD_CHECK(number(o, {"final_logit_softcapping"}, c.final_softcap, kTiny, 1e6));

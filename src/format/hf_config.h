@@ -40,6 +40,8 @@ struct HfConfig {
   std::optional<bool> tie_word_embeddings;
   std::optional<bool> attention_bias, mlp_bias;
   std::optional<bool> use_bias;  ///< starcoder2: all linear layers
+  std::optional<bool> scale_attn_weights, scale_attn_by_layer;  ///< gpt2; the second is scale_attn_by_inverse_layer_idx
+  std::optional<bool> add_cross_attention;
 
   std::optional<double> query_pre_attn_scalar, attn_softcap, final_softcap;
 

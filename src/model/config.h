@@ -7,7 +7,9 @@
 #include "nn/activation.h"
 #include "nn/block.h"
 #include "nn/norm.h"
+#include "nn/training/transformer_config.h"
 #include "regard/dtype.h"
+#include "regard/mask.h"
 #include "regard/position.h"
 
 namespace regard::model {
@@ -26,14 +28,20 @@ struct DecoderConfig {
   float norm_eps = 1e-5f;
   nn::NormPlacement placement = nn::NormPlacement::kPre;
   nn::Activation activation = nn::Activation::kSilu;
+  nn::FeedForwardKind feed_forward = nn::FeedForwardKind::kGated;  ///< ffn_size 0: there is none
 
   float attention_scale = 0;  ///< scores are q.k times this
   float attention_softcap = 0;  ///< c tanh(score / c); 0: none. Gemma team, 2024, "Gemma 2", section 2
   float final_softcap = 0;      ///< the same for logits
   float embedding_scale = 1;
 
+  nn::PositionKind position = nn::PositionKind::kRope;
+  int64_t max_positions = 0;  ///< kLearned: rows of the table; no sequence is longer
+  Sinusoidal sinusoidal = Sinusoidal::kPaper;
+  int64_t t5_buckets = 32, t5_max_distance = 128;
   RopeConfig rope;           ///< layers that see everything
   RopeConfig windowed_rope;  ///< layers with a window
+  Mask mask = Mask::causal();  ///< of layers without a window; shows no later key
   int64_t window = 0;        ///< keys that a query of a windowed layer sees, itself included
   std::vector<bool> windowed;  ///< by layer
 

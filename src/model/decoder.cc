@@ -34,9 +34,17 @@ struct Decoder::Chunk {
 Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
     : config_(std::move(config)),
       weights_(std::move(weights)),
-      context_(context),
-      rope_(declared(config_.rope, context)),
-      windowed_rope_(declared(config_.windowed_rope, context)) {
+      context_(context) {
+  if (config_.position == nn::PositionKind::kRope) {
+    rope_.emplace(declared(config_.rope, context));
+    windowed_rope_.emplace(declared(config_.windowed_rope, context));
+  }
+  if (config_.position == nn::PositionKind::kLearned) {
+    require(context <= config_.max_positions, "[Model::load] a context of {} tokens; this model has learned positions for {}", context, config_.max_positions);
+    require(weights_.positions.in() == config_.hidden_size && weights_.positions.out() == config_.max_positions,
+            "[Decoder] the table of positions is {} x {}; expected {} x {}", weights_.positions.out(), weights_.positions.in(), config_.max_positions,
+            config_.hidden_size);
+  }
   require(weights_.embedding.in() == config_.hidden_size && weights_.embedding.out() == config_.vocab_size,
           "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding.out(), weights_.embedding.in(), config_.vocab_size,
           config_.hidden_size);
@@ -87,7 +95,7 @@ void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const De
 }
 
 void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, float* out) const {
-  const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_.half();
+  const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_ ? rope_->half() : 0;
   AlignedBuffer<float> x(static_cast<size_t>(rows * hidden));
   // Angles of full layers, then of windowed ones: cosines and sines of every row.
   const bool two_ropes = std::find(config_.windowed.begin(), config_.windowed.end(), true) != config_.windowed.end();
@@ -109,12 +117,21 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
     }
   }
   const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
+  const bool placed = config_.position == nn::PositionKind::kLearned || config_.position == nn::PositionKind::kSinusoidal;
+  float* places = placed ? pass.scratch.get(nn::Scratch::kBranch, rows * hidden) : nullptr;
   nn::for_each_row(pass.pool, rows, 8 * hidden, [&](int64_t r) {
     weights_.embedding.row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
     if (config_.embedding_scale != 1) k.scale(config_.embedding_scale, hidden, x.data() + r * hidden);
-    rope_.angles(positions[static_cast<size_t>(r)], angles.data() + r * half, angles.data() + (rows + r) * half);
-    if (two_ropes)
-      windowed_rope_.angles(positions[static_cast<size_t>(r)], angles.data() + (2 * rows + r) * half, angles.data() + (3 * rows + r) * half);
+    const int64_t position = positions[static_cast<size_t>(r)];
+    if (places != nullptr) {
+      const std::span<float> place(places + r * hidden, static_cast<size_t>(hidden));
+      if (config_.position == nn::PositionKind::kLearned) weights_.positions.row(position, place.data());
+      else sinusoidal(config_.sinusoidal, first_position(config_.sinusoidal) + position, place);
+      k.add(place.data(), hidden, x.data() + r * hidden);
+    }
+    if (!rope_) return;
+    rope_->angles(position, angles.data() + r * half, angles.data() + (rows + r) * half);
+    if (two_ropes) windowed_rope_->angles(position, angles.data() + (2 * rows + r) * half, angles.data() + (3 * rows + r) * half);
   });
 
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
@@ -126,7 +143,11 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   const auto count = static_cast<int64_t>(output_rows.size());
   if (count == 0) return;
   float* last = output == Output::kHidden ? out : pass.scratch.get(nn::Scratch::kNormed, count * hidden);
-  nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) { weights_.final_norm.row(x.data() + output_rows[static_cast<size_t>(i)] * hidden, last + i * hidden); });
+  nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) {
+    const float* row_of_last = x.data() + output_rows[static_cast<size_t>(i)] * hidden;
+    if (config_.placement == nn::NormPlacement::kPost) std::copy_n(row_of_last, hidden, last + i * hidden);  // each block has normalised it
+    else weights_.final_norm.row(row_of_last, last + i * hidden);
+  });
   if (output == Output::kHidden) return;
   const int64_t vocab = config_.vocab_size;
   head().forward(pass.pool, {last, {count, hidden}}, {out, {count, vocab}}, pass.stop);

@@ -16,6 +16,7 @@ namespace regard::model {
 
 struct DecoderWeights {
   nn::Linear embedding;  ///< [vocab, hidden]; rows are looked up
+  nn::Linear positions;  ///< [max_positions, hidden], of PositionKind::kLearned
   nn::Linear head;       ///< absent (default-constructed) when the embedding serves as the head
   nn::Norm final_norm;
   std::vector<nn::Block> blocks;
@@ -40,7 +41,8 @@ uint64_t workspace_bytes(const DecoderConfig& config, int64_t rows, int threads)
 
 class Decoder {
  public:
-  /// `context` is the declared length of a sequence. Errors: kInvalidArgument when weights and configuration disagree.
+  /// `context` is the declared length of a sequence. Errors: kInvalidArgument when weights and configuration disagree, or for a
+  /// context beyond the learned positions.
   Decoder(DecoderConfig config, DecoderWeights weights, int64_t context);
 
   const DecoderConfig& config() const { return config_; }
@@ -59,7 +61,7 @@ class Decoder {
   DecoderConfig config_;
   DecoderWeights weights_;
   int64_t context_;
-  Rope rope_, windowed_rope_;
+  std::optional<Rope> rope_, windowed_rope_;  // of PositionKind::kRope
 };
 
 }  // namespace regard::model

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nn/training/transformer_config.h"
 #include "regard/position.h"
 
 namespace regard::model {
@@ -24,7 +25,7 @@ struct Facts {
   int64_t num_q_heads = 0;
   int64_t num_kv_heads = 0;
   std::optional<int64_t> head_dim;
-  int64_t ffn_size = 0;
+  std::optional<int64_t> ffn_size;  ///< some families leave the usual multiple of hidden_size unsaid
   std::optional<int64_t> vocab_size;  ///< GGUF files may leave it to the token list
   int64_t context = 0;
   double norm_eps = 0;
@@ -47,6 +48,8 @@ struct Facts {
   std::optional<RopeConfig> rope, windowed_rope;
   std::optional<double> partial_rotary_factor;
   std::optional<double> local_rope_theta;       ///< Gemma 3, older spelling
+
+  std::optional<nn::TransformerConfig> shape;  ///< model_type "regard", see trained_shape.h
 
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;

@@ -60,21 +60,28 @@ Result<Facts> facts_from_hf(const HfConfig& c) {
   REGARD_TRY(f.hidden_size, needed("hidden_size", c.hidden_size, kMaxWidth));
   REGARD_TRY(f.num_q_heads, needed("num_attention_heads", c.num_q_heads, kMaxHeads));
   REGARD_TRY(f.num_kv_heads, needed("num_key_value_heads", c.num_kv_heads ? c.num_kv_heads : c.num_q_heads, kMaxHeads));
-  REGARD_TRY(f.ffn_size, needed("intermediate_size", c.ffn_size, kMaxWidth));
+  if (c.ffn_size) {
+    REGARD_TRY(f.ffn_size, needed("intermediate_size", c.ffn_size, kMaxWidth));
+  }
   REGARD_TRY(f.vocab_size, needed("vocab_size", c.vocab_size, kMaxVocab));
   REGARD_TRY(f.context, needed("max_position_embeddings", c.context, kMaxContext));
   f.head_dim = c.head_dim;
-  if (!c.norm_eps) return corrupt("[config.json] rms_norm_eps is missing");
+  if (!c.norm_eps) return corrupt("[config.json] rms_norm_eps (or layer_norm_epsilon) is missing");
   f.norm_eps = *c.norm_eps;
   f.activation = c.activation;
   f.tied_embeddings = c.tie_word_embeddings;
   f.qkv_bias = c.attention_bias ? c.attention_bias : c.use_bias;
   f.mlp_bias = c.mlp_bias ? c.mlp_bias : c.use_bias;
   f.query_pre_attn_scalar = c.query_pre_attn_scalar;
+  if (!c.scale_attn_weights.value_or(true)) f.query_pre_attn_scalar = 1;
   f.attn_softcap = c.attn_softcap;
   f.final_softcap = c.final_softcap;
   if (c.use_bidirectional_attention.value_or(false))
     return Failure{Code::kUnsupported, "[config.json] use_bidirectional_attention: this model is no causal decoder"};
+  if (c.scale_attn_by_layer.value_or(false))
+    return Failure{Code::kUnsupported, "[config.json] scale_attn_by_inverse_layer_idx: scales that differ by layer are not implemented"};
+  if (c.add_cross_attention.value_or(false))
+    return Failure{Code::kUnsupported, "[config.json] add_cross_attention: this model reads another one's output"};
 
   f.window = c.sliding_window;
   f.use_window = c.use_sliding_window;

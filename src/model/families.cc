@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "model/family.h"
+#include "model/trained_shape.h"
 
 namespace regard::model {
 namespace {
@@ -93,6 +94,49 @@ std::vector<Family> make_families() {
       .hf_norm_offset = 1,
       .tied = Family::Tied::kUnlessStated,
       .refine = gemma3,
+  });
+  all.push_back(Family{
+      .name = "gpt2",
+      .gguf_architectures = {"gpt2"},
+      .hf_model_types = {"gpt2"},
+      .parts = {{Part::kEmbedding, "token_embd", "transformer.wte"},
+                {Part::kPositions, "position_embd", "transformer.wpe"},
+                {Part::kFinalNorm, "output_norm", "transformer.ln_f", Bias::kAlways},
+                {Part::kHead, "output", "lm_head"},
+                {Part::kAttnNorm, "blk.{}.attn_norm", "transformer.h.{}.ln_1", Bias::kAlways},
+                {Part::kFused, "blk.{}.attn_qkv", "transformer.h.{}.attn.c_attn", Bias::kAlways, HfLayout::kInOut},
+                {Part::kOutput, "blk.{}.attn_output", "transformer.h.{}.attn.c_proj", Bias::kAlways, HfLayout::kInOut},
+                {Part::kFfnNorm, "blk.{}.ffn_norm", "transformer.h.{}.ln_2", Bias::kAlways},
+                {Part::kUp, "blk.{}.ffn_up", "transformer.h.{}.mlp.c_fc", Bias::kAlways, HfLayout::kInOut},
+                {Part::kDown, "blk.{}.ffn_down", "transformer.h.{}.mlp.c_proj", Bias::kAlways, HfLayout::kInOut}},
+      .norm = nn::NormKind::kLayer,
+      .position = nn::PositionKind::kLearned,
+      .activation = nn::Activation::kGeluTanh,
+      .ffn_multiple = 4,
+      .hf_prefix = "transformer.",
+      .tied = Family::Tied::kUnlessStated,
+  });
+  // What `regard train` writes for every other shape; which of these tensors there are is for the shape to say.
+  all.push_back(Family{
+      .name = "regard",
+      .gguf_architectures = {},
+      .hf_model_types = {"regard"},
+      .parts = {{Part::kEmbedding, "", "embed_tokens"},
+                {Part::kPositions, "", "decoder.embed_positions"},
+                {Part::kT5Table, "", "decoder.relative_attention_bias"},
+                {Part::kFinalNorm, "", "decoder.norm", Bias::kByFile},
+                {Part::kHead, "", "lm_head"},
+                {Part::kAttnNorm, "", "decoder.layers.{}.self_attn_norm", Bias::kByFile},
+                {Part::kQuery, "", "decoder.layers.{}.self_attn.q_proj", Bias::kByFile},
+                {Part::kKey, "", "decoder.layers.{}.self_attn.k_proj", Bias::kByFile},
+                {Part::kValue, "", "decoder.layers.{}.self_attn.v_proj", Bias::kByFile},
+                {Part::kOutput, "", "decoder.layers.{}.self_attn.o_proj", Bias::kByFile},
+                {Part::kFfnNorm, "", "decoder.layers.{}.mlp_norm", Bias::kByFile},
+                {Part::kGate, "", "decoder.layers.{}.mlp.gate_proj", Bias::kByFile},
+                {Part::kUp, "", "decoder.layers.{}.mlp.up_proj", Bias::kByFile},
+                {Part::kDown, "", "decoder.layers.{}.mlp.down_proj", Bias::kByFile}},
+      .norm = nn::NormKind::kLayer,
+      .refine = refine_trained,
   });
   return all;
 }

@@ -57,7 +57,8 @@ DecoderConfig configure(const Family& family, const Facts& facts) {
   c.hidden_size = facts.hidden_size;
   c.num_q_heads = facts.num_q_heads;
   c.num_kv_heads = facts.num_kv_heads;
-  c.ffn_size = facts.ffn_size;
+  c.ffn_size = facts.ffn_size.value_or(family.ffn_multiple * facts.hidden_size);
+  if (!facts.ffn_size && c.ffn_size < 1) fail(Code::kCorruptData, "[Model::load] the file does not say how wide the feed-forward is (intermediate_size)");
   c.vocab_size = facts.vocab_size.value_or(0);
   c.context = facts.context;
   if (c.num_q_heads % c.num_kv_heads != 0)
@@ -74,6 +75,7 @@ DecoderConfig configure(const Family& family, const Facts& facts) {
   c.norm = family.norm;
   c.norm_eps = static_cast<float>(facts.norm_eps);
   c.placement = family.placement;
+  c.feed_forward = family.find(Part::kGate) != nullptr ? nn::FeedForwardKind::kGated : nn::FeedForwardKind::kPlain;
   c.activation = family.activation;
   if (facts.activation) {
     const auto known = nn::activation_from_name(*facts.activation);
@@ -84,8 +86,12 @@ DecoderConfig configure(const Family& family, const Facts& facts) {
   c.attention_softcap = static_cast<float>(facts.attn_softcap.value_or(0));
   c.final_softcap = static_cast<float>(facts.final_softcap.value_or(0));
 
-  c.rope = finish_rope(family, facts, facts.rope.value_or(RopeConfig{}), c.head_dim);
-  c.windowed_rope = facts.windowed_rope ? finish_rope(family, facts, *facts.windowed_rope, c.head_dim) : c.rope;
+  c.position = facts.shape ? facts.shape->position : family.position;
+  if (c.position == nn::PositionKind::kLearned) c.max_positions = facts.context;
+  if (c.position == nn::PositionKind::kRope) {
+    c.rope = finish_rope(family, facts, facts.rope.value_or(RopeConfig{}), c.head_dim);
+    c.windowed_rope = facts.windowed_rope ? finish_rope(family, facts, *facts.windowed_rope, c.head_dim) : c.rope;
+  }
   c.window = facts.window.value_or(0);
   c.windowed = facts.windowed_layers;
   c.windowed.resize(static_cast<size_t>(c.num_layers), false);

@@ -15,8 +15,8 @@ namespace regard::model {
 
 /// The weights that a decoder may have. A family has those that its table names.
 enum class Part {
-  kEmbedding, kFinalNorm, kHead, kRopeDivisors,                      // once
-  kAttnNorm, kQuery, kKey, kValue, kOutput, kQueryNorm, kKeyNorm,    // per layer
+  kEmbedding, kPositions, kT5Table, kFinalNorm, kHead, kRopeDivisors,            // once
+  kAttnNorm, kQuery, kKey, kValue, kFused, kOutput, kQueryNorm, kKeyNorm,        // per layer
   kPostAttnNorm, kFfnNorm, kGate, kUp, kDown, kPostFfnNorm,
 };
 
@@ -24,7 +24,13 @@ enum class Part {
 enum class Bias {
   kNever,
   kAlways,
-  kByFile,  ///< as the configuration says; where it says nothing, when the file has one
+  kByFile,  ///< as the configuration says; where it says nothing, when the file has one. A norm: when it is a LayerNorm
+};
+
+/// How Hugging Face files store a matrix; GGUF files always have a row per output.
+enum class HfLayout {
+  kOutIn,  ///< a row per output
+  kInOut,  ///< a row per input: the transposed one
 };
 
 /// The stems of a tensor's names, to which ".weight" or ".bias" is appended; {} stands for the layer.
@@ -33,6 +39,7 @@ struct PartNames {
   std::string_view gguf;
   std::string_view hugging_face;
   Bias bias = Bias::kNever;
+  HfLayout hf_layout = HfLayout::kOutIn;
 };
 
 struct Family {
@@ -43,8 +50,12 @@ struct Family {
 
   nn::NormKind norm = nn::NormKind::kRms;
   nn::NormPlacement placement = nn::NormPlacement::kPre;
+  nn::PositionKind position = nn::PositionKind::kRope;
   nn::Activation activation = nn::Activation::kSilu;  ///< where the file names none
   RopeOrder gguf_rope_order = RopeOrder::kHalfSplit;  ///< Hugging Face files are half-split in every family here
+  int64_t ffn_multiple = 0;  ///< of hidden_size, where the file does not say how wide the feed-forward is; 0: it has to
+  /// What the names of the base model's tensors begin with. Files of the base model alone leave it out.
+  std::string_view hf_prefix = "model.";
   /// Hugging Face files of some families store norm weights less this; GGUF files have it added already.
   float hf_norm_offset = 0;
   /// Some families tie the embedding to the head whatever their configuration leaves out.

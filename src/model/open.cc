@@ -9,12 +9,14 @@
 #include "format/tokenizer_json.h"
 #include "model/facts_gguf.h"
 #include "model/facts_hf.h"
+#include "model/trained_shape.h"
 #include "runtime/file.h"
 
 namespace regard::model {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::string_view kTrainedType = "regard";
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20, kMaxTokenizerBytes = uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
@@ -30,6 +32,17 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
   return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
 }
 
+Facts facts_of(const HfConfig& hf, const std::string& config) {
+  if (hf.model_type != kTrainedType) return facts_from_hf(hf).value_or_throw();
+  Facts facts;
+  facts.kind = FileKind::kHuggingFace;
+  facts.architecture = hf.model_type;
+  add_shape(read_trained_shape(config).value_or_throw(), facts);
+  for (const int64_t id : hf.eos_ids) facts.eos_ids.push_back(static_cast<int32_t>(id));
+  if (hf.bos_id) facts.bos_id = static_cast<int32_t>(*hf.bos_id);
+  return facts;
+}
+
 // The directory's part of the facts: config.json, tokenizer.json, the template.
 OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithTokenizer with_tokenizer) {
   if (!is_there(directory / "config.json"))
@@ -39,7 +52,7 @@ OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithT
   const fs::path generation_path = directory / "generation_config.json";
   const std::string generation = is_there(generation_path) ? read_text(generation_path, kMaxConfigBytes) : std::string();
   const HfConfig hf = read_hf_config(config, generation).value_or_throw();
-  OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), facts_from_hf(hf).value_or_throw(), {}, false, {}};
+  OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), facts_of(hf, config), {}, false, {}};
   opened.has_tokenizer = is_there(directory / "tokenizer.json");
   const bool has_tokenizer_config = is_there(directory / "tokenizer_config.json");
   const std::string tokenizer_config = has_tokenizer_config ? read_text(directory / "tokenizer_config.json", kMaxConfigBytes) : std::string();

@@ -12,7 +12,7 @@ namespace regard::model {
 namespace {
 
 // Tensors that some writers store and nobody needs: they can be computed.
-constexpr std::array<std::string_view, 2> kComputedBuffers = {"rotary_emb.inv_freq", "masked_bias"};
+constexpr std::array<std::string_view, 3> kComputedBuffers = {"rotary_emb.inv_freq", "masked_bias", ".attn.bias"};
 constexpr size_t kNamesInMessage = 10;
 
 std::string join_names(const std::vector<std::string>& names) {
@@ -34,9 +34,7 @@ class Reader {
     const bool gguf = facts_.kind == FileKind::kGguf;
     const std::string name = tensor_name(gguf ? part.gguf : part.hugging_face, layer, suffix);
     const TensorInfo* tensor = source_.find(name);
-    // Base models are saved without the prefix that the same model with a head has.
-    constexpr std::string_view kPrefix = "model.";
-    if (tensor == nullptr && !gguf && name.starts_with(kPrefix)) tensor = source_.find(std::string_view(name).substr(kPrefix.size()));
+    if (tensor == nullptr && !gguf && name.starts_with(family_.hf_prefix)) tensor = source_.find(std::string_view(name).substr(family_.hf_prefix.size()));
     if (tensor == nullptr) {
       if (needed) missing_.push_back(name);
       return nullptr;
@@ -59,7 +57,8 @@ class Reader {
     if (part == nullptr) return {};
     const TensorInfo* tensor = find(*part, layer, ".weight", true);
     if (tensor == nullptr) return {};
-    nn::Linear result = matrix(*tensor, out, in);
+    const bool transposed = facts_.kind == FileKind::kHuggingFace && part->hf_layout == HfLayout::kInOut;
+    nn::Linear result = transposed ? transposed_matrix(*tensor, out, in) : matrix(*tensor, out, in);
     if (wants_bias(*part, layer, ".bias"))
       if (const TensorInfo* bias = find(*part, layer, ".bias", true)) result.set_bias(vector(*bias, out, 0));
     bytes_ += result.bytes();
@@ -70,7 +69,8 @@ class Reader {
     const PartNames* part = family_.find(which);
     if (part == nullptr) return {};
     const TensorInfo* weight = find(*part, layer, ".weight", true);
-    const TensorInfo* bias = part->bias == Bias::kAlways ? find(*part, layer, ".bias", true) : nullptr;
+    const bool biased = part->bias == Bias::kAlways || (part->bias == Bias::kByFile && config_.norm == nn::NormKind::kLayer);
+    const TensorInfo* bias = biased ? find(*part, layer, ".bias", true) : nullptr;
     if (weight == nullptr) return {};
     const float offset = facts_.kind == FileKind::kHuggingFace ? family_.hf_norm_offset : 0.0f;
     AlignedBuffer<float> biases;
@@ -79,9 +79,12 @@ class Reader {
     return {{config_.norm, size, config_.norm_eps}, vector(*weight, size, offset), std::move(biases)};
   }
 
-  AlignedBuffer<float> vector(const TensorInfo& tensor, int64_t size, float offset) {
-    if (tensor.shape != std::vector<int64_t>{size}) refuse_shape(tensor, {size});
-    const auto count = static_cast<size_t>(size);
+  AlignedBuffer<float> vector(const TensorInfo& tensor, int64_t size, float offset) { return numbers(tensor, {size}, offset); }
+
+  // A small tensor as floats, each with `offset` added.
+  AlignedBuffer<float> numbers(const TensorInfo& tensor, const std::vector<int64_t>& shape, float offset) {
+    if (tensor.shape != shape) refuse_shape(tensor, shape);
+    const auto count = static_cast<size_t>(tensor.values());
     AlignedBuffer<uint8_t> raw(tensor.bytes);
     read(tensor, 0, {raw.data(), raw.size()});
     AlignedBuffer<float> values(count);
@@ -111,6 +114,35 @@ class Reader {
       bytes.resize(static_cast<size_t>(std::min<uint64_t>(bytes.size(), tensor.bytes - at)));
       read(tensor, at, bytes);
       if (auto done = pack.add(bytes); !done) fail(done.failure().code, "[Model::load] tensor {}: {}", tensor.name, done.failure().message);
+    }
+    return pack.finish();
+  }
+
+  std::vector<float> t5_table() {
+    const TensorInfo* tensor = find(*family_.find(Part::kT5Table), 0, ".weight", true);
+    if (tensor == nullptr) return {};
+    const AlignedBuffer<float> table = numbers(*tensor, {config_.t5_buckets, config_.num_q_heads}, 0);
+    bytes_ += table.size() * sizeof(float);
+    return {table.begin(), table.end()};
+  }
+
+  // A matrix that the file has with a row per input: read whole, and turned 64 outputs at a time.
+  nn::Linear transposed_matrix(const TensorInfo& tensor, int64_t out, int64_t in) {
+    if (tensor.shape != std::vector<int64_t>{in, out}) refuse_shape(tensor, {in, out});
+    if (tensor.type != DType::kF32 && tensor.type != DType::kF16 && tensor.type != DType::kBF16)
+      fail(Code::kUnsupported, "[Model::load] tensor {} is of type {}; expected f32, f16 or bf16", tensor.name, info(tensor.type).name);
+    const size_t size = tensor.type == DType::kF32 ? 4 : 2;
+    AlignedBuffer<uint8_t> raw(tensor.bytes);
+    read(tensor, 0, {raw.data(), raw.size()});
+    nn::LinearPack pack({.type = tensor.type, .out = out, .in = in, .arena = &arena_});
+    std::vector<uint8_t> rows;
+    for (int64_t begin = 0; begin < out; begin += kernels::kPanelColumns) {
+      const int64_t count = std::min<int64_t>(kernels::kPanelColumns, out - begin);
+      rows.resize(static_cast<size_t>(count * in) * size);
+      for (int64_t i = 0; i < in; ++i)
+        for (int64_t n = 0; n < count; ++n)
+          std::memcpy(rows.data() + static_cast<size_t>(n * in + i) * size, raw.data() + static_cast<size_t>(i * out + begin + n) * size, size);
+      if (auto done = pack.add(rows); !done) fail(done.failure().code, "[Model::load] tensor {}: {}", tensor.name, done.failure().message);
     }
     return pack.finish();
   }
@@ -194,7 +226,10 @@ LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const Mode
 
   DecoderWeights& w = loaded.weights;
   w.embedding = reader.linear(Part::kEmbedding, 0, c.vocab_size, c.hidden_size);
-  w.final_norm = reader.norm(Part::kFinalNorm, 0, c.hidden_size);
+  if (c.position == nn::PositionKind::kLearned) w.positions = reader.linear(Part::kPositions, 0, c.max_positions, c.hidden_size);
+  if (c.placement != nn::NormPlacement::kPost) w.final_norm = reader.norm(Part::kFinalNorm, 0, c.hidden_size);
+  const std::vector<float> slopes = c.position == nn::PositionKind::kAlibi ? alibi_slopes(c.num_q_heads) : std::vector<float>();
+  const std::vector<float> t5_table = c.position == nn::PositionKind::kT5 ? reader.t5_table() : std::vector<float>();
   // Tied weights are stored once. A head that is there is used, unless the file says that it is the embedding: then it has
   // to be the same, because nobody can know which of two different ones was meant.
   const TensorInfo* head = reader.find(*family.find(Part::kHead), 0, ".weight", !c.tied_embeddings && opened.facts.kind == FileKind::kHuggingFace);
@@ -213,19 +248,22 @@ LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const Mode
     nn::AttentionLayerWeights attention{.query = reader.linear(Part::kQuery, i, q, c.hidden_size),
                                         .key = reader.linear(Part::kKey, i, kv, c.hidden_size),
                                         .value = reader.linear(Part::kValue, i, kv, c.hidden_size),
-                                        .fused = {},
+                                        .fused = reader.linear(Part::kFused, i, q + 2 * kv, c.hidden_size),
                                         .output = reader.linear(Part::kOutput, i, c.hidden_size, q),
                                         .query_norm = {},
                                         .key_norm = {}};
     if (family.find(Part::kQueryNorm) != nullptr) attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
     if (family.find(Part::kKeyNorm) != nullptr) attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
     nn::BlockNorms norms{.attention = reader.norm(Part::kAttnNorm, i, c.hidden_size),
-                         .feed_forward = reader.norm(Part::kFfnNorm, i, c.hidden_size),
+                         .feed_forward = c.ffn_size > 0 ? reader.norm(Part::kFfnNorm, i, c.hidden_size) : nn::Norm(),
                          .attention_branch = reader.norm(Part::kPostAttnNorm, i, c.hidden_size),
                          .feed_forward_branch = reader.norm(Part::kPostFfnNorm, i, c.hidden_size)};
-    nn::Linear gate = reader.linear(Part::kGate, i, c.ffn_size, c.hidden_size);
-    nn::Linear up = reader.linear(Part::kUp, i, c.ffn_size, c.hidden_size);
-    nn::Linear down = reader.linear(Part::kDown, i, c.hidden_size, c.ffn_size);
+    nn::Linear gate, up, down;
+    if (c.ffn_size > 0) {
+      if (c.feed_forward == nn::FeedForwardKind::kGated) gate = reader.linear(Part::kGate, i, c.ffn_size, c.hidden_size);
+      up = reader.linear(Part::kUp, i, c.ffn_size, c.hidden_size);
+      down = reader.linear(Part::kDown, i, c.hidden_size, c.ffn_size);
+    }
     if (reader.anything_missing()) continue;  // go on only to learn all the names
     const bool windowed = c.windowed[static_cast<size_t>(i)];
     nn::AttentionLayerConfig config{.hidden_size = c.hidden_size,
@@ -235,8 +273,11 @@ LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const Mode
                                     .scale = c.attention_scale,
                                     .softcap = c.attention_softcap,
                                     // A window of W in these files counts the query's own key.
-                                    .mask = windowed ? causal & Mask::window(c.window - 1, 0) : causal,
-                                    .rope_order = c.rope.order};
+                                    .mask = windowed ? causal & Mask::window(c.window - 1, 0) : c.mask,
+                                    .rope_order = c.rope.order,
+                                    .alibi_slopes = slopes,
+                                    .t5_table = t5_table,
+                                    .t5_max_distance = c.t5_max_distance};
     w.blocks.emplace_back(c.placement, std::move(norms), nn::AttentionLayer(std::move(config), std::move(attention)),
                           nn::FeedForward(c.activation, std::move(gate), std::move(up), std::move(down)));
   }

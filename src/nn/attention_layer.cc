@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "attention/score_terms.h"
 #include "base/check.h"
 #include "kernels/registry.h"
 #include "nn/rows.h"
@@ -23,7 +24,33 @@ AttentionLayerConfig completed(AttentionLayerConfig c) {
   require(std::isfinite(c.scale) && std::isfinite(c.softcap) && c.softcap >= 0, "[AttentionLayer] scale {} and softcap {}; expected finite numbers, softcap 0 or more",
           c.scale, c.softcap);
   if (c.scale == 0) c.scale = 1 / std::sqrt(static_cast<float>(c.head_dim));
+  const auto heads = static_cast<size_t>(c.num_q_heads);
+  require(c.alibi_slopes.empty() || c.alibi_slopes.size() == heads, "[AttentionLayer] {} slopes for {} query heads", c.alibi_slopes.size(), heads);
+  require(c.t5_table.size() % heads == 0, "[AttentionLayer] a table of {} biases for {} query heads", c.t5_table.size(), heads);
   return c;
+}
+
+// The biases of a layer for all sequences of a pass; keys are those of the caches, which stand at positions 0, 1, 2 ...
+void place_terms(const AttentionLayerConfig& config, std::span<const SequenceQueries> queries, std::span<const SequenceRows> sequences,
+                 double scale, std::optional<ScoreTerms>& terms) {
+  AttentionOptions options;
+  if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
+  if (!config.t5_table.empty()) {
+    const int64_t buckets = static_cast<int64_t>(config.t5_table.size()) / config.num_q_heads;
+    options.t5 = T5Bias{{config.t5_table.data(), {buckets, config.num_q_heads}}, T5Direction::kCausal, config.t5_max_distance};
+  }
+  if (!options.alibi && !options.t5) return;
+  CallSizes sizes;
+  sizes.batch = static_cast<int64_t>(queries.size());
+  sizes.num_q_heads = config.num_q_heads;
+  sizes.num_kv_heads = config.num_kv_heads;
+  sizes.head_dim = sizes.value_dim = config.head_dim;
+  terms.emplace("AttentionLayer", sizes, options, scale);
+  for (size_t i = 0; i < queries.size(); ++i) {
+    PackSource keys;
+    keys.kv_len = sequences[i].cache->size();
+    terms->place(queries[i], keys, {});
+  }
 }
 
 }  // namespace
@@ -92,8 +119,11 @@ void AttentionLayer::forward(const Pass& pass, const float* x, const RopeAngles&
     one.keys = s.cache->view();
     queries.push_back(one);
   }
-  const AttentionShape shape{static_cast<int>(config_.num_q_heads), static_cast<int>(config_.num_kv_heads), static_cast<int>(dim), static_cast<int>(dim),
+  AttentionShape shape{static_cast<int>(config_.num_q_heads), static_cast<int>(config_.num_kv_heads), static_cast<int>(dim), static_cast<int>(dim),
                              static_cast<double>(config_.scale), static_cast<double>(config_.softcap)};
+  std::optional<ScoreTerms> terms;
+  place_terms(config_, queries, sequences, shape.scale, terms);
+  if (terms) shape.terms = &*terms;
   attend_sequences(queries, shape, plan_, pass.scratch.attention, pass.pool, pass.stop);
 
   TensorView<const float> context(q, {rows, q_width});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "attention/attention.h"
 #include "attention/kv_cache.h"
@@ -25,6 +26,10 @@ struct AttentionLayerConfig {
   float softcap = 0;         ///< 0: none
   Mask mask = Mask::causal();
   RopeOrder rope_order = RopeOrder::kHalfSplit;
+  /// Biases by distance, see regard/score_terms.h; empty: none.
+  std::vector<float> alibi_slopes;  ///< one per query head
+  std::vector<float> t5_table;      ///< [buckets, num_q_heads]; keys behind their query have the bias of distance 0
+  int64_t t5_max_distance = 128;
 };
 
 /// Separate projections, or one fused projection whose rows are all queries, then all keys, then all values.

@@ -15,10 +15,10 @@ Block::Block(NormPlacement placement, BlockNorms norms, AttentionLayer attention
     require(norm.config().size == hidden, "[Block] the {} norm has {} elements, the residual stream {}", name, norm.config().size, hidden);
   };
   fits(norms_.attention, "attention");
-  fits(norms_.feed_forward, "feed-forward");
+  if (!feed_forward_.empty()) fits(norms_.feed_forward, "feed-forward");
   if (placement == NormPlacement::kSandwich) {
     fits(norms_.attention_branch, "attention branch");
-    fits(norms_.feed_forward_branch, "feed-forward branch");
+    if (!feed_forward_.empty()) fits(norms_.feed_forward_branch, "feed-forward branch");
   }
 }
 
@@ -37,9 +37,10 @@ void Block::forward(const Pass& pass, const RopeAngles& angles, std::span<const 
     k.add(br, hidden, xr);
     if (post)
       norms_.attention.row(xr, xr);
-    else
+    else if (!feed_forward_.empty())
       norms_.feed_forward.row(xr, normed + r * hidden);
   });
+  if (feed_forward_.empty()) return;
   feed_forward_.forward(pass, post ? x : normed, branch);
   for_each_row(pass.pool, rows, 2 * hidden, [&](int64_t r) {
     float *xr = x + r * hidden, *br = branch + r * hidden;

@@ -15,6 +15,8 @@ class FeedForward {
   /// `gate` is a default-constructed Linear for the plain form. Errors: kInvalidArgument when the shapes do not chain.
   FeedForward(Activation activation, Linear gate, Linear up, Linear down);
 
+  /// True of a default-constructed one: the block has no feed-forward half.
+  bool empty() const { return up_.out() == 0; }
   bool gated() const { return gate_.out() > 0; }
 
   /// x and y are dense [pass.rows, hidden]; y does not overlap x. A row depends on itself alone.

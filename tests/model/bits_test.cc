@@ -112,6 +112,8 @@ TEST(Bits, TinyModels) {
   }
 }
 
+TEST(Bits, LearnedPositions) { compare_all(Model::load(test::golden_path("hf/gpt2")), 80, {1, 2, 3, 8}); }
+
 TEST(Bits, EveryTypeOfCache) {
   std::vector<uint64_t> bytes;
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {

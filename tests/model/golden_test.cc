@@ -60,7 +60,7 @@ TEST_P(HuggingFace, LogitsAndHiddenStatesOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFace,
                          testing::Values(Case{"llama", 0}, Case{"llama_linear", 0}, Case{"llama_yarn", 0}, Case{"llama_dynamic", 64},
-                                         Case{"llama_longrope", 64}, Case{"mistral", 0}, Case{"qwen2", 0}, Case{"qwen3", 0}, Case{"gemma3", 0}),
+                                         Case{"llama_longrope", 64}, Case{"mistral", 0}, Case{"qwen2", 0}, Case{"qwen3", 0}, Case{"gemma3", 0}, Case{"gpt2", 0}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(HuggingFaceSpelling, TheOlderConfigurationSaysTheSame) {
@@ -94,7 +94,7 @@ TEST_P(Gguf, LogitsOnTheDequantisedWeights) {
   EXPECT_LE(relative_error(all_rows(model, ids_of("gguf/" + numbers + ".ids.npy"), Output::kLogits), test::read_array("gguf/" + numbers + ".logits.npy")), 2e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::Values("llama_q4_1", "llama_q4_1-00001-of-00002", "llama_mixed", "qwen2_q5_0", "qwen3_16bit", "gemma3_q4_k"),
+INSTANTIATE_TEST_SUITE_P(Families, Gguf, testing::Values("llama_q4_1", "llama_q4_1-00001-of-00002", "llama_mixed", "qwen2_q5_0", "qwen3_16bit", "gemma3_q4_k", "gpt2_q8_0"),
                          [](const auto& param) {
                            std::string name = param.param;
                            for (char& c : name)

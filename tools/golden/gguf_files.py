@@ -459,3 +459,6 @@ if __name__ == "__main__":
     for each, specification in FILES.items():
         make(each, specification)
     make_vocabulary()
+    import gguf_gpt2  # imports this file, so not at the top
+
+    gguf_gpt2.make()

@@ -177,6 +177,20 @@ CHECKPOINTS = {
         torch.bfloat16,
         None,
     ),
+    "gpt2": (
+        "GPT2Config",
+        dict(
+            vocab_size=96,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=80,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+        torch.float32,
+        None,
+    ),
     "starcoder2": (
         "Starcoder2Config",
         dict(
@@ -204,12 +218,15 @@ def randomise(model, generator):
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             noise = torch.randn(parameter.shape, generator=generator)
-            if "norm" in name and name.endswith("weight"):
+            if ("norm" in name or ".ln_" in name) and name.endswith("weight"):
                 parameter.copy_(noise * 0.3 + (0.0 if gemma else 1.0))
             elif name.endswith("bias"):
                 parameter.copy_(noise * 0.2)
-            elif "embed_tokens" in name:
+            elif "embed_tokens" in name or "wte" in name or "wpe" in name:
                 parameter.copy_(noise * 0.5)
+            elif ".h." in name:  # GPT-2's matrices have a row per input
+                gain = 1.7 if "c_attn" in name else 1.0
+                parameter.copy_(noise * gain / parameter.shape[0] ** 0.5)
             else:
                 gain = 1.7 if ("q_proj" in name or "k_proj" in name) else 1.0
                 parameter.copy_(noise * gain / parameter.shape[1] ** 0.5)

@@ -1,0 +1,160 @@
+#include "model/trained_shape.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "format/json_reader.h"
+#include "model/limits.h"
+#include "regard/mask_proof.h"
+
+namespace regard::model {
+namespace {
+
+template <class T>
+using Names = std::initializer_list<std::pair<std::string_view, T>>;
+
+// One of some names, as what it stands for.
+template <class T>
+Result<T> choice(const JsonObject& o, std::string_view key, Names<T> names) {
+  REGARD_TRY(const JsonValue value, o.get(key));
+  REGARD_TRY(const std::string_view given, value.as_string());
+  std::string known;
+  for (const auto& [name, meaning] : names) {
+    if (name == given) return meaning;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return value.refuse(fmt::format("expected one of {}", known));
+}
+
+Result<int64_t> integer(const JsonObject& o, std::string_view key, int64_t min, int64_t max) {
+  REGARD_TRY(const JsonValue value, o.get(key));
+  return value.as_integer(min, max);
+}
+
+Result<double> number(const JsonObject& o, std::string_view key, double min, double max) {
+  REGARD_TRY(const JsonValue value, o.get(key));
+  return value.as_number(min, max);
+}
+
+Result<bool> flag(const JsonObject& o, std::string_view key) {
+  REGARD_TRY(const JsonValue value, o.get(key));
+  return value.as_bool();
+}
+
+Failure unsupported(const JsonObject& o, std::string_view key, std::string_view why) {
+  const auto value = o.find(key);
+  Failure refused = (value ? *value : o.value()).refuse(why);
+  refused.code = Code::kUnsupported;
+  return refused;
+}
+
+// The mask of the decoder. Tokens come one by one, so a query sees only what is there already: a mask that shows more than that
+// means another model than the one that was trained.
+Result<Mask> causal_mask(const JsonObject& o, int64_t heads) {
+  constexpr size_t kMaxText = 1 << 16;
+  REGARD_TRY(const JsonValue value, o.get("mask"));
+  REGARD_TRY(const std::string_view text, value.as_string());
+  if (text.size() > kMaxText) return value.refuse(fmt::format("{} characters, the limit is {}", text.size(), kMaxText));
+  try {
+    Mask mask = Mask::parse(text);
+    ProofBounds bounds;
+    bounds.num_q_heads = heads;
+    const Proof proof = prove(mask, MaskProperty::parse("causal"), bounds);
+    if (proof.verdict == Verdict::kProved) return mask;
+    const std::string why = proof.verdict == Verdict::kNotDecided
+                                ? "it cannot be shown that this mask hides later keys; expected a causal one"
+                                : fmt::format("query {} sees key {}; generating token by token takes a causal mask", proof.counter_example->q.value_or(0),
+                                              proof.counter_example->k.value_or(0));
+    return unsupported(o, "mask", why);
+  } catch (const Error& error) {
+    return value.refuse(error.what());
+  }
+}
+
+}  // namespace
+
+Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
+  REGARD_TRY(const JsonDocument document, JsonDocument::parse(config_json, "config.json"));
+  REGARD_TRY(const JsonObject o, document.root().as_object());
+  nn::TransformerConfig c;
+  REGARD_TRY(c.architecture, (choice<nn::Architecture>(o, "architecture", {{"decoder", nn::Architecture::kDecoder},
+                                                                          {"encoder", nn::Architecture::kEncoder},
+                                                                          {"encoder_decoder", nn::Architecture::kEncoderDecoder}})));
+  if (c.architecture != nn::Architecture::kDecoder) return unsupported(o, "architecture", "this model is no decoder, so it cannot continue a text");
+  REGARD_TRY(c.num_classes, integer(o, "num_classes", 0, kMaxVocab));
+  if (c.num_classes > 0) return unsupported(o, "num_classes", "this model tells classes apart and predicts no tokens");
+  REGARD_TRY(c.vocab_size, integer(o, "vocab_size", 1, kMaxVocab));
+  REGARD_TRY(c.hidden_size, integer(o, "hidden_size", 1, kMaxWidth));
+  REGARD_TRY(c.num_layers, integer(o, "num_layers", 1, kMaxLayers));
+  REGARD_TRY(c.num_q_heads, integer(o, "num_q_heads", 1, kMaxHeads));
+  REGARD_TRY(c.num_kv_heads, integer(o, "num_kv_heads", 1, kMaxHeads));
+  REGARD_TRY(c.head_dim, integer(o, "head_dim", 1, kMaxHeadDim));
+  REGARD_TRY(c.intermediate_size, integer(o, "intermediate_size", 0, kMaxWidth));
+  REGARD_TRY(c.max_positions, integer(o, "max_positions", 1, kMaxContext));
+  REGARD_TRY(c.activation, (choice<nn::Activation>(o, "activation", {{"gelu_new", nn::Activation::kGeluTanh},
+                                                                    {"gelu", nn::Activation::kGeluErf},
+                                                                    {"silu", nn::Activation::kSilu},
+                                                                    {"relu", nn::Activation::kRelu}})));
+  REGARD_TRY(const bool gated, flag(o, "gated"));
+  c.feed_forward = gated ? nn::FeedForwardKind::kGated : nn::FeedForwardKind::kPlain;
+  REGARD_TRY(c.norm, (choice<nn::NormKind>(o, "norm", {{"layer_norm", nn::NormKind::kLayer}, {"rms_norm", nn::NormKind::kRms}})));
+  REGARD_TRY(c.norm_eps, number(o, "norm_eps", 1e-30, 1));
+  REGARD_TRY(c.placement, (choice<nn::NormPlacement>(o, "placement", {{"pre", nn::NormPlacement::kPre}, {"post", nn::NormPlacement::kPost}})));
+  REGARD_TRY(c.position, (choice<nn::PositionKind>(o, "position", {{"none", nn::PositionKind::kNone},
+                                                                  {"learned", nn::PositionKind::kLearned},
+                                                                  {"sinusoidal", nn::PositionKind::kSinusoidal},
+                                                                  {"rope", nn::PositionKind::kRope},
+                                                                  {"alibi", nn::PositionKind::kAlibi},
+                                                                  {"t5", nn::PositionKind::kT5},
+                                                                  {"xl", nn::PositionKind::kXl}})));
+  if (c.position == nn::PositionKind::kXl) return unsupported(o, "position", "Transformer-XL's terms can be trained, but not yet be run from a file");
+  REGARD_TRY(c.rope.theta, number(o, "rope_theta", 1e-3, 1e30));
+  REGARD_TRY(c.t5_buckets, integer(o, "t5_buckets", 2, 65536));
+  REGARD_TRY(c.t5_max_distance, integer(o, "t5_max_distance", 1, int64_t{1} << 20));
+  REGARD_TRY(c.attention_scale, number(o, "attention_scale", -1e6, 1e6));
+  REGARD_TRY(c.embedding_scale, number(o, "embedding_scale", -1e6, 1e6));
+  REGARD_TRY(const bool biases, flag(o, "biases"));
+  c.biases = biases ? nn::Biases::kAll : nn::Biases::kNone;
+  REGARD_TRY(const bool tied, flag(o, "tied"));
+  c.head = tied ? nn::Head::kTied : nn::Head::kUntied;
+  REGARD_TRY(c.mask, causal_mask(o, c.num_q_heads));
+  try {
+    return nn::completed(c);
+  } catch (const Error& error) {
+    return o.value().refuse(error.what());
+  }
+}
+
+void add_shape(const nn::TransformerConfig& shape, Facts& facts) {
+  facts.num_layers = shape.num_layers;
+  facts.hidden_size = shape.hidden_size;
+  facts.num_q_heads = shape.num_q_heads;
+  facts.num_kv_heads = shape.num_kv_heads;
+  facts.head_dim = shape.head_dim;
+  facts.ffn_size = shape.intermediate_size;
+  facts.vocab_size = shape.vocab_size;
+  facts.context = shape.max_positions;
+  facts.norm_eps = shape.norm_eps;
+  facts.tied_embeddings = shape.head == nn::Head::kTied;
+  facts.qkv_bias = facts.mlp_bias = shape.biases == nn::Biases::kAll;
+  facts.rope = shape.rope;
+  facts.shape = shape;
+}
+
+void refine_trained(const Facts& facts, DecoderConfig& config) {
+  const nn::TransformerConfig& shape = *facts.shape;
+  config.norm = shape.norm;
+  config.placement = shape.placement;
+  config.activation = shape.activation;
+  config.feed_forward = shape.feed_forward;
+  config.mask = shape.mask;
+  config.sinusoidal = shape.sinusoidal;
+  config.t5_buckets = shape.t5_buckets;
+  config.t5_max_distance = shape.t5_max_distance;
+  config.attention_scale = static_cast<float>(shape.attention_scale);
+  config.embedding_scale = static_cast<float>(shape.embedding_scale);
+}
+
+}  // namespace regard::model

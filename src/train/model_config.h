@@ -1,0 +1,26 @@
+// From the model section of a configuration to a Transformer, and to the config.json that its checkpoints carry.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nn/training/transformer_config.h"
+#include "regard/train.h"
+
+namespace regard::train_loop {
+
+/// The Transformer that `config` asks for, complete. Errors: kInvalidArgument with the field, also when a field does not go with
+/// model.type.
+nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t vocab_size);
+
+/// Ids that programs which generate want to know.
+struct SpecialIds {
+  std::optional<int32_t> begin, end;
+};
+
+/// The config.json of Hugging Face's gpt2 or llama where the parameters are named that way (nn::parameter_naming), else one of
+/// model_type "regard" with the fields of nn::TransformerConfig.
+std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special);
+
+}  // namespace regard::train_loop

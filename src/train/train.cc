@@ -1,0 +1,130 @@
+// From a configuration to a run: reads the data, makes the model, starts the trainer.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "nn/training/transformer.h"
+#include "regard/tokenizer.h"
+#include "regard/train.h"
+#include "runtime/file.h"
+#include "train/batches.h"
+#include "train/model_config.h"
+#include "train/token_data.h"
+#include "train/trainer.h"
+
+namespace regard {
+namespace {
+
+using train_data::TokenData;
+using train_data::WindowBatches;
+using train_data::WindowOptions;
+
+constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
+
+struct Words {
+  std::optional<Tokenizer> tokenizer;
+  std::string file;  // its bytes, as a checkpoint keeps them
+
+  const Tokenizer* get() const { return tokenizer ? &*tokenizer : nullptr; }
+};
+
+Words load_words(const TrainConfig::Data& data) {
+  Words words;
+  if (data.tokenizer.empty()) return words;
+  words.tokenizer = Tokenizer::from_file(data.tokenizer);
+  const FileBytes bytes = read_file(data.tokenizer, kMaxTokenizer).value_or_throw();
+  words.file.assign(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size());
+  return words;
+}
+
+// The texts of a run, and what the vocabulary is.
+struct Texts {
+  TokenData training;
+  std::optional<TokenData> validation;
+  int64_t vocab_size = 0;
+  uint64_t hash = 0;
+};
+
+Texts load_texts(const TrainConfig& config, const Words& words, const StopToken* stop) {
+  const TrainConfig::Data& data = config.data;
+  if (data.files.empty()) fail(Code::kInvalidArgument, "[train] there is nothing to train on; set data.files");
+  const TokenData all = train_data::load_tokens(data.files, data, words.get(), config.model.vocab_size, stop);
+  Texts texts{all, std::nullopt, config.model.vocab_size, 0};
+  if (!data.validation_files.empty()) {
+    texts.validation = train_data::load_tokens(data.validation_files, data, words.get(), config.model.vocab_size, stop);
+  } else if (data.validation_fraction > 0) {
+    const int64_t cut = all.cut(data.validation_fraction);
+    texts.training = all.part(0, cut);
+    texts.validation = all.part(cut, all.size());
+  }
+  if (texts.vocab_size == 0 && words.tokenizer) texts.vocab_size = words.tokenizer->vocab_size();
+  if (texts.vocab_size == 0) {
+    texts.vocab_size = train_data::smallest_vocabulary(all);
+    if (!data.validation_files.empty()) texts.vocab_size = std::max(texts.vocab_size, train_data::smallest_vocabulary(*texts.validation));
+  }
+  // Two halves whose hashes changed places would be another run.
+  texts.hash = texts.training.hash() * 3 + (texts.validation ? texts.validation->hash() : 0);
+  return texts;
+}
+
+// The id that stands for what is to be guessed: a token of the vocabulary, or one more.
+int32_t mask_id(const TrainConfig::Data& data, const Words& words, Texts& texts) {
+  if (data.mask_token.empty()) return static_cast<int32_t>(texts.vocab_size++);
+  const auto id = words.tokenizer ? words.tokenizer->find(data.mask_token) : std::nullopt;
+  if (!id) fail(Code::kInvalidArgument, "[train] data.mask_token is '{}', which the tokenizer does not have", data.mask_token);
+  return *id;
+}
+
+void check_objective(const TrainConfig& config) {
+  const bool masked = config.data.objective == TrainConfig::Data::Objective::kMaskedToken;
+  const bool encoder = config.model.architecture == TrainConfig::Model::Architecture::kEncoder;
+  if (config.model.architecture == TrainConfig::Model::Architecture::kEncoderDecoder) {
+    fail(Code::kInvalidArgument, "[train] model.architecture is encoder_decoder, which reads pairs; data.files are single texts: choose a data.task");
+  }
+  // An encoder sees the token that it is to predict, so its loss would fall to nothing and mean nothing.
+  if (encoder && !masked) fail(Code::kInvalidArgument, "[train] an encoder sees the next token; set data.objective to masked_token, or model.architecture to decoder");
+}
+
+TrainResult train_on_texts(const TrainConfig& config, const TrainOptions& options) {
+  check_objective(config);
+  const Words words = load_words(config.data);
+  Texts texts = load_texts(config, words, options.stop);
+  WindowOptions windows;
+  windows.seq = config.run.sequence;
+  windows.seed = config.run.seed;
+  windows.documents = config.data.documents;
+  windows.objective = config.data.objective;
+  if (windows.objective == TrainConfig::Data::Objective::kMaskedToken) {
+    const auto real = static_cast<int32_t>(texts.vocab_size);
+    windows.corruption = {config.run.seed, config.data.mask_rate, mask_id(config.data, words, texts), real};
+  }
+  const WindowBatches training(texts.training, windows);
+  windows.order = WindowOptions::Order::kInOrder;
+  std::optional<WindowBatches> validation;
+  if (texts.validation) validation.emplace(*texts.validation, windows);
+
+  const nn::TransformerConfig shape = train_loop::transformer_config(config, texts.vocab_size);
+  const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
+  train_loop::SpecialIds special;
+  if (words.tokenizer) special = {words.tokenizer->bos(), words.tokenizer->eos()};
+  train_loop::TrainerParts parts{*model, training, validation ? &*validation : nullptr, train_loop::model_config_json(shape, special), words.file,
+                                 texts.hash};
+  train_loop::Trainer trainer(config, parts, options, default_pool());
+  if (options.on_event) {
+    TrainEvent event;
+    event.kind = TrainEvent::Kind::kStart;
+    event.steps = config.run.steps;
+    event.text = fmt::format("{} parameters, vocabulary {}; {} tokens to train on, {} to measure on", model->parameters().count(), texts.vocab_size,
+                             texts.training.size(), texts.validation ? texts.validation->size() : 0);
+    options.on_event(event);
+  }
+  return trainer.run();
+}
+
+}  // namespace
+
+TrainResult train(const TrainConfig& config, const TrainOptions& options) { return train_on_texts(config, options); }
+
+}  // namespace regard
