@@ -1,11 +1,12 @@
-// The matrix products of training steps beside the sgemm of other libraries: `train_bench [threads]`, one thread by default. Ours pack
-// the weights in every call, as a step with one micro-batch does.
+// The matrix products of training steps beside those of other libraries: `train_bench [threads [f32|bf16]]`, one thread and both by
+// default. Ours pack the weights in every call, as a step with one micro-batch does.
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "harness.h"
 #include "kernels/registry.h"
@@ -15,6 +16,9 @@
 #endif
 #if defined(REGARD_HAVE_DNNL)
 #include <oneapi/dnnl/dnnl.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
 #endif
 
 namespace regard::bench {
@@ -49,12 +53,13 @@ struct Problem {
   TrainableLinear layer;
   AlignedBuffer<float> scratch;
 
-  Problem(const Shape& s, const ThreadPool& pool)
+  Problem(const Shape& s, const ThreadPool& pool, GemmPrecision precision = GemmPrecision::kF32)
       : shape(s), a(random_values(s.m * s.k, 1)), b(random_values(s.n * s.k, 2)), c(static_cast<size_t>(s.m * s.n)) {
     TrainableLinearConfig config{.out = s.n, .in = s.k};
     int64_t rows = s.m;
     if (s.role == Role::kInputGradient) config = {.out = s.k, .in = s.n};
     if (s.role == Role::kWeightGradient) config = {.out = s.m, .in = s.n}, rows = s.k;
+    config.precision = precision;
     layer = TrainableLinear(config);
     scratch = AlignedBuffer<float>(static_cast<size_t>(gemm_scratch(pool, config, rows)));
   }
@@ -72,6 +77,8 @@ struct Problem {
       case Role::kWeightGradient: return layer.backward_weight(context, {b.data(), {k, n}}, {a.data(), {k, m}}, c.data(), nullptr);
     }
   }
+  // What may be off for each product.
+  double tolerance() const { return layer.config().precision == GemmPrecision::kF32 ? 1e-6 : 1e-3; }
   // Some elements against f64.
   void check() {
     for (int64_t i : {int64_t{0}, shape.m / 2, shape.m - 1})
@@ -80,7 +87,7 @@ struct Problem {
         for (int64_t l = 0; l < shape.k; ++l)
           sum += double{a[static_cast<size_t>(a_is_transposed() ? l * shape.m + i : i * shape.k + l)]} *
                  double{b[static_cast<size_t>(b_is_transposed() ? j * shape.k + l : l * shape.n + j)]};
-        require_answer(std::abs(double{c[static_cast<size_t>(i * shape.n + j)]} - sum) < 1e-6 * static_cast<double>(shape.k),
+        require_answer(std::abs(double{c[static_cast<size_t>(i * shape.n + j)]} - sum) < tolerance() * static_cast<double>(shape.k),
                        std::string(shape.name) + " at " + std::to_string(i) + ", " + std::to_string(j));
       }
   }
@@ -132,6 +139,75 @@ void against_sgemm(ThreadPool& pool) {
   }
 }
 
+#if defined(REGARD_HAVE_DNNL)
+// A matrix product of oneDNN with operands that are bf16 already and a result in f32.
+class DnnlBf16 {
+ public:
+  explicit DnnlBf16(Problem& p) : a_(round(p.a)), b_(round(p.b)), c(p.c.size()) {
+    using tag = dnnl::memory::format_tag;
+    using type = dnnl::memory::data_type;
+    const Shape& s = p.shape;
+    const dnnl::memory::desc a({s.m, s.k}, type::bf16, p.a_is_transposed() ? tag::ba : tag::ab),
+        b({s.k, s.n}, type::bf16, p.b_is_transposed() ? tag::ba : tag::ab), result({s.m, s.n}, type::f32, tag::ab);
+    dnnl::primitive_attr attributes;
+    if (p.beta() != 0.0f) {
+      dnnl::post_ops sum;
+      sum.append_sum(p.beta());
+      attributes.set_post_ops(sum);
+    }
+    product_ = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, result), attributes, engine_));
+    arguments_ = {{DNNL_ARG_SRC, {a, engine_, a_.data()}}, {DNNL_ARG_WEIGHTS, {b, engine_, b_.data()}}, {DNNL_ARG_DST, {result, engine_, c.data()}}};
+  }
+  void run() {
+    product_.execute(stream_, arguments_);
+    stream_.wait();
+  }
+
+ private:
+  static std::vector<uint16_t> round(const AlignedBuffer<float>& x) {
+    std::vector<uint16_t> y;
+    for (const float v : x) y.push_back(float_to_bf16(v));
+    return y;
+  }
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::vector<uint16_t> a_, b_;
+  dnnl::matmul product_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+
+ public:
+  std::vector<float> c;
+};
+#endif
+
+void in_bf16(ThreadPool& pool) {
+  std::printf("\nThe same on bf16 dot products, from operands in f32; beside f32, and beside oneDNN with operands that are bf16 already\n");
+  for (const Shape& s : kShapes) {
+    Problem p(s, pool, GemmPrecision::kBF16), f32(s, pool);
+    std::fill(p.c.begin(), p.c.end(), 0.0f);
+    p.run(pool);
+    p.check();
+    std::vector<const char*> names = {"regard", "f32"};
+    std::vector<std::function<void()>> works = {[&] { p.run(pool); }, [&] { f32.run(pool); }};
+#if defined(REGARD_HAVE_DNNL)
+    DnnlBf16 peer(p);
+    peer.run();
+    double worst = 0;
+    for (size_t j = 0; j < peer.c.size(); ++j) worst = std::max(worst, std::abs(double{p.c[j]} - double{peer.c[j]}));
+    require_answer(worst < 2e-6 * static_cast<double>(s.k), "oneDNN differs by " + std::to_string(worst));
+    names.push_back("oneDNN");
+    works.push_back([&] { peer.run(); });
+#endif
+    const std::vector<Timing> t = race(works, 2.0, pool.size() == 1 ? Clock::kThreadCpu : Clock::kWall);
+    const double gf = 2e-9 * static_cast<double>(s.m * s.n * s.k);
+    std::printf("%-15s %4ld x %4ld x %4ld ", s.name, static_cast<long>(s.m), static_cast<long>(s.n), static_cast<long>(s.k));
+    for (size_t i = 0; i < t.size(); ++i) std::printf(" %s %6.1f (%.0f %%)", names[i], gf / t[i].median, 100 * t[i].spread);
+    std::printf("  over f32 %.2f", t[1].median / t[0].median);
+    if (t.size() > 2) std::printf("  of oneDNN %.2f", t[2].median / t[0].median);
+    std::printf("\n");
+  }
+}
+
 }  // namespace
 }  // namespace regard::bench
 
@@ -141,5 +217,6 @@ int main(int argc, char** argv) {
   fix_peer_threads(argv, threads);
   print(measure_ceilings());
   regard::ThreadPool pool(threads);
-  against_sgemm(pool);
+  if (argc < 3 || std::string(argv[2]) == "f32") against_sgemm(pool);
+  if ((argc < 3 || std::string(argv[2]) == "bf16") && regard::kernels::kernels().gemm_bf16 != nullptr) in_bf16(pool);
 }

@@ -87,7 +87,7 @@ function(regard_room_test room)
       endforeach()
     endforeach()
     # In f32 avx512_bf16 runs the very kernels of avx512 (a test compares the tables), so only what it has besides runs again.
-    if(room MATCHES "^(kernels|attention)$")
+    if(room MATCHES "^(kernels|attention|nn)$")
       add_test(NAME ${room}.avx512_bf16 COMMAND ${room}_test --gtest_filter=*Bf16*:AttentionCapabilities.*)
       set_tests_properties(${room}.avx512_bf16 PROPERTIES ENVIRONMENT REGARD_ISA=avx512_bf16 LABELS "unit;per_isa" SKIP_RETURN_CODE 77)
     endif()

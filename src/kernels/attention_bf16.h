@@ -2,7 +2,7 @@
 // arithmetic of a row is in kernels/reference/spec_bf16.h, and the kernel equals it bit for bit; the implementation
 // starts in generic/attention_bf16-inl.h. Everything else of an attention call (folding, sinks, results) is as in f32.
 //
-// Numbers lie in pairs: a dword holds number 2i in its low half and 2i + 1 in its high half.
+// Numbers lie in pairs (pairs.h).
 //
 //   queries  [rows][pairs(head_dim)]
 //   keys     panels [pairs(head_dim)][64]: pairs along head_dim, 64 keys side by side
@@ -12,10 +12,9 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/pairs.h"
 
 namespace regard::kernels {
-
-constexpr int pairs(int numbers) noexcept { return (numbers + 1) / 2; }
 
 /// What a block of rows has besides its AttentionTile, whose `q`, `type`, `next` and `scales` are not used.
 struct AttentionBf16Rows {

@@ -27,6 +27,7 @@ REGARD_DECLARE_SET(avx2)
 REGARD_DECLARE_SET(avx512)
 namespace avx512_bf16 {
 extern const AttentionBf16Kernels kAttentionBf16;
+extern const GemmBf16Kernels kGemmBf16;
 }
 #endif
 
@@ -39,7 +40,7 @@ const KernelSet kSets[] = {
     REGARD_SET(Isa::kAvx512, avx512),
     // In f32 it is avx512, not one bit apart.
     {Isa::kAvx512Bf16, &avx512::kElementwise, &avx512::kLinear, &avx512::kAttention, &avx512::kAttentionBackward,
-     &avx512::kGemm, &avx512::kTraining, &avx512_bf16::kAttentionBf16},
+     &avx512::kGemm, &avx512::kTraining, &avx512_bf16::kAttentionBf16, &avx512_bf16::kGemmBf16},
 #endif
 };
 

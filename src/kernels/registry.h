@@ -12,6 +12,7 @@
 namespace regard::kernels {
 
 struct AttentionBf16Kernels;
+struct GemmBf16Kernels;
 
 struct KernelSet {
   Isa isa;
@@ -21,7 +22,9 @@ struct KernelSet {
   const AttentionBackwardKernels* attention_backward;
   const GemmKernels* gemm;
   const TrainingKernels* training;
-  const AttentionBf16Kernels* attention_bf16 = nullptr;  ///< on bf16 dot products; null: this set has none
+  // On bf16 dot products; null: this set has none.
+  const AttentionBf16Kernels* attention_bf16 = nullptr;
+  const GemmBf16Kernels* gemm_bf16 = nullptr;
 };
 
 /// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.

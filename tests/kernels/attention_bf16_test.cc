@@ -21,6 +21,7 @@ TEST(AttentionBf16InstructionSet, IsAvx512InAllElse) {
   EXPECT_EQ(bf16.attention, f32.attention);
   EXPECT_EQ(bf16.attention_backward, f32.attention_backward);
   EXPECT_EQ(bf16.gemm, f32.gemm);
+  EXPECT_EQ(bf16.training, f32.training);
   EXPECT_NE(bf16.attention_bf16, nullptr);
   EXPECT_EQ(f32.attention_bf16, nullptr);
 }

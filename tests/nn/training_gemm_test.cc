@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/reference/bf16.h"
 #include "kernels/reference/gemm.h"
 #include "kernels/registry.h"
 #include "nn/linear.h"
@@ -56,13 +57,31 @@ void with_arithmetic(F f) {
     f(kernels::reference::FusedMultiplyAdd{});
 }
 
+struct Bf16MultiplyAdd {
+  float operator()(float a, float b, float sum) const {
+    using namespace kernels::reference;
+    return spec_add_product(sum, spec_bf16(a), spec_bf16(b));
+  }
+};
+
+// Neighbours exchanged, which turns the order of a chain over pairs into a rising one; an odd last one stays.
+Floats columns_exchanged(Floats x, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c + 1 < columns; c += 2) std::swap(x[static_cast<size_t>(r * columns + c)], x[static_cast<size_t>(r * columns + c + 1)]);
+  return x;
+}
+Floats rows_exchanged(const Floats& x, int64_t rows, int64_t columns) {
+  return transposed(columns_exchanged(transposed(x, rows, columns), columns, rows), columns, rows);
+}
+
 // Operands of a layer, weights as [out, in], and all results by the definition.
 struct Case {
   int64_t rows, in, out;
+  GemmPrecision precision;
   Floats x, w, dy, bias, dx0, dw0, db0;  // gradients begin at something
   Floats y, dx, dw, db;
 
-  Case(int64_t r, int64_t i, int64_t o) : rows(r), in(i), out(o) {
+  Case(int64_t r, int64_t i, int64_t o, GemmPrecision p = GemmPrecision::kF32) : rows(r), in(i), out(o), precision(p) {
     x = uniform(r * i, 1), w = uniform(o * i, 2), dy = uniform(r * o, 3), bias = uniform(o, 4);
     dx0 = uniform(r * i, 5), dw0 = uniform(o * i, 6), db0 = uniform(o, 7);
     y.resize(dy.size()), dx = dx0, dw = dw0, db = db0;
@@ -71,8 +90,21 @@ struct Case {
       kernels::reference::linear_backward_input(dy.data(), w.data(), r, i, o, dx.data(), multiply_add);
       kernels::reference::linear_backward_weight(x.data(), dy.data(), r, i, o, dw.data(), db.data(), multiply_add);
     });
+    if (precision == GemmPrecision::kBF16) compute_in_bf16();
     for (int64_t m = 0; m < r; ++m)
       for (int64_t n = 0; n < o; ++n) y[static_cast<size_t>(m * o + n)] += bias[static_cast<size_t>(n)];
+  }
+
+  // All but the gradient of the bias, which is the same in both.
+  void compute_in_bf16() {
+    using namespace kernels::reference;
+    const Bf16MultiplyAdd multiply_add;
+    Floats unused = db0;
+    dx = dx0, dw = dw0;
+    linear(columns_exchanged(x, rows, in).data(), columns_exchanged(w, out, in).data(), rows, in, out, y.data(), multiply_add);
+    linear_backward_input(columns_exchanged(dy, rows, out).data(), rows_exchanged(w, out, in).data(), rows, in, out, dx.data(), multiply_add);
+    linear_backward_weight(rows_exchanged(x, rows, in).data(), rows_exchanged(dy, rows, out).data(), rows, in, out, dw.data(), unused.data(),
+                           multiply_add);
   }
 };
 
@@ -85,7 +117,7 @@ struct Layer {
   Floats weight;
 
   Layer(const Case& c, WeightLayout layout, int threads)
-      : config{.out = c.out, .in = c.in, .layout = layout},
+      : config{.out = c.out, .in = c.in, .layout = layout, .precision = c.precision},
         pool(pool_of(threads)),
         layer(config),
         scratch(static_cast<size_t>(gemm_scratch(pool, config, c.rows))),
@@ -205,8 +237,7 @@ struct Apart {
   }
 };
 
-TEST(TrainableLinear, StridesAreKept) {
-  const Case c(75, 70, 133);
+void expect_strides_kept(const Case& c) {
   for (WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
     Layer l(c, layout, 2);
     Apart x(c.x, c.rows, c.in, 5), dy(c.dy, c.rows, c.out, 9), y(Floats(c.y.size(), NAN), c.rows, c.out, 3), dx(c.dx0, c.rows, c.in, 7);
@@ -223,21 +254,22 @@ TEST(TrainableLinear, StridesAreKept) {
   }
 }
 
-TEST(TrainableLinear, MicroBatchesGiveTheBitsOfTheWhole) {
-  const Case c(1000, 40, 50);
+TEST(TrainableLinear, StridesAreKept) { expect_strides_kept(Case(75, 70, 133)); }
+
+void expect_bits_of_the_whole(const Case& c) {
   Layer l(c, WeightLayout::kOutIn, 3);
   Floats dw = c.dw0, db = c.db0;
   for (int64_t begin = 0, next; begin < c.rows; begin = next) {
-    next = std::min(c.rows, begin * 2 + 7);
+    next = std::min(c.rows, begin * 2 + (c.precision == GemmPrecision::kF32 ? 7 : 6));
     l.layer.backward_weight(l.context(), {c.x.data() + begin * c.in, {next - begin, c.in}}, {c.dy.data() + begin * c.out, {next - begin, c.out}},
                             dw.data(), db.data());
   }
   expect_bits(dw, c.dw, "weight gradient");
   expect_bits(db, c.db, "bias gradient");
 }
+TEST(TrainableLinear, MicroBatchesGiveTheBitsOfTheWhole) { expect_bits_of_the_whole(Case(1000, 40, 50)); }
 
-TEST(TrainableLinear, NanStaysInItsRow) {
-  Case c(50, 70, 80);
+void expect_nan_in_its_row(Case c) {
   Layer l(c, WeightLayout::kOutIn, 2);
   c.x[3 * 70 + 5] = NAN, c.dy[49 * 80 + 1] = INFINITY;
   Floats y(c.y.size()), dx = c.dx0;
@@ -249,8 +281,9 @@ TEST(TrainableLinear, NanStaysInItsRow) {
   }
 }
 
-TEST(TrainableLinear, ChangedWeightsArePackedOnce) {
-  const Case a(20, 30, 40);
+TEST(TrainableLinear, NanStaysInItsRow) { expect_nan_in_its_row(Case(50, 70, 80)); }
+
+void expect_packed_once(const Case& a) {
   Layer l(a, WeightLayout::kOutIn, 1);
   const auto forward = [&] {
     Floats y(a.y.size());
@@ -273,6 +306,7 @@ TEST(TrainableLinear, ChangedWeightsArePackedOnce) {
   EXPECT_EQ(forward(), y2);
   EXPECT_EQ(backward(), dx2);
 }
+TEST(TrainableLinear, ChangedWeightsArePackedOnce) { expect_packed_once(Case(20, 30, 40)); }
 
 template <class F>
 std::string message_of(F&& f, Code code = Code::kInvalidArgument) {
@@ -305,7 +339,81 @@ TEST(TrainableLinear, RefusalsNameTheNumbers) {
   EXPECT_THAT(message_of([&] { l.layer.backward_weight(small, x(4, 3), x(4, 5), out.data(), nullptr); }), HasSubstr("floats of scratch"));
   EXPECT_THAT(message_of([&] { TrainableLinear({.out = -1, .in = 2}); }), HasSubstr("[-1, 2]"));
   EXPECT_THAT(message_of([&] { TrainableLinear({.out = INT64_MAX / 2, .in = 3}); }, Code::kResourceExhausted), HasSubstr("does not fit"));
-  EXPECT_THAT(message_of([&] { TrainableLinear({.out = 1, .in = 2, .precision = GemmPrecision::kBF16}); }, Code::kUnsupported), HasSubstr("bf16"));
+}
+
+TEST(TrainableLinear, Bf16WithoutDotProductsIsRefused) {
+  if (kernels::kernels().gemm_bf16 != nullptr) GTEST_SKIP() << "they are here";
+  EXPECT_THAT(message_of([&] { TrainableLinear({.out = 1, .in = 2, .precision = GemmPrecision::kBF16}); }, Code::kUnsupported),
+              HasSubstr("no bf16 dot products (avx512_bf16"));
+}
+
+// ---- on bf16 dot products
+
+class Bf16TrainableLinear : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kernels::kernels().gemm_bf16 == nullptr) GTEST_SKIP() << isa_name(kernels::kernels().isa) << " has no bf16 dot products";
+  }
+};
+
+TEST_F(Bf16TrainableLinear, EveryElementIsOneChainOverPairs) {
+  const int64_t sizes[] = {0, 1, 5, 6, 7, 63, 64, 65, 130};
+  for (int64_t rows : sizes)
+    for (int64_t in : sizes)
+      for (int64_t out : sizes) {
+        const Case c(rows, in, out, GemmPrecision::kBF16);
+        expect_case(c, WeightLayout::kOutIn, 2);
+        expect_case(c, WeightLayout::kInOut, 2);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+}
+
+TEST_F(Bf16TrainableLinear, SameBitsOnAnyNumberOfThreads) {
+  for (const auto& [rows, in, out] : {std::array<int64_t, 3>{40, 1701, 70}, {1601, 97, 130}, {70, 66, 1555}, {300, 200, 210}}) {
+    const Case c(rows, in, out, GemmPrecision::kBF16);
+    for (int threads : {1, 2, 3, 8})
+      for (WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) expect_case(c, layout, threads);
+  }
+}
+
+TEST_F(Bf16TrainableLinear, KeepsStridesRowsAndPanels) {
+  expect_strides_kept(Case(75, 70, 133, GemmPrecision::kBF16));
+  expect_bits_of_the_whole(Case(1000, 40, 50, GemmPrecision::kBF16));
+  expect_nan_in_its_row(Case(50, 70, 80, GemmPrecision::kBF16));
+  expect_packed_once(Case(20, 30, 40, GemmPrecision::kBF16));
+}
+
+// Against f64 on the operands as they are: what rounding both of them may do, 2^-8 of each product.
+TEST_F(Bf16TrainableLinear, ValuesAreThoseOfTheFormulas) {
+  const Case c(150, 90, 110, GemmPrecision::kBF16);
+  Layer l(c, WeightLayout::kInOut, 2);
+  Floats y(c.y.size()), dw(c.dw.size(), 0.0f), db(c.db.size());
+  l.layer.forward(l.context(), l.weight.data(), nullptr, {c.x.data(), {c.rows, c.in}}, {y.data(), {c.rows, c.out}});
+  l.layer.backward_weight(l.context(), {c.x.data(), {c.rows, c.in}}, {c.dy.data(), {c.rows, c.out}}, dw.data(), db.data());
+  double off = 0;
+  const auto expect_close = [&](float got, double want, double size) {
+    ASSERT_NEAR(double{got}, want, 0x1.02p-8 * size);
+    off += std::fabs(got - want) / size;
+  };
+  for (int64_t m = 0; m < c.rows; ++m)
+    for (int64_t n = 0; n < c.out; ++n) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < c.in; ++k) {
+        const double product = double{c.x[static_cast<size_t>(m * c.in + k)]} * c.w[static_cast<size_t>(n * c.in + k)];
+        sum += product, size += std::fabs(product);
+      }
+      expect_close(y[static_cast<size_t>(m * c.out + n)], sum, size);
+    }
+  for (int64_t k = 0; k < c.in; ++k)
+    for (int64_t n = 0; n < c.out; ++n) {
+      double sum = 0, size = 0;
+      for (int64_t m = 0; m < c.rows; ++m) {
+        const double product = double{c.x[static_cast<size_t>(m * c.in + k)]} * c.dy[static_cast<size_t>(m * c.out + n)];
+        sum += product, size += std::fabs(product);
+      }
+      expect_close(dw[static_cast<size_t>(k * c.out + n)], sum, size);
+    }
+  EXPECT_GT(off / static_cast<double>(y.size() + dw.size()), 0x1p-15) << "operands are rounded";
 }
 
 TEST(TrainableLinear, StopsOnRequest) {

@@ -7,6 +7,7 @@ namespace {
 #include "kernels/generic/attention_scores-inl.h"
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
+#include "kernels/generic/pack_bf16-inl.h"
 
 inline constexpr int kTilePairs = pairs(kTileKeys);
 inline constexpr int kPanelPairs = pairs(kPanelKeys);
@@ -305,48 +306,12 @@ void attention_tile(const AttentionTile& tile, const AttentionBf16Rows& rows, co
 
 // ---- packing
 
-// One row of n numbers as pairs(n) pairs; an odd last one is beside a 0.
-REGARD_INLINE void pack_row(const float* x, int n, uint32_t* out) {
-  int i = 0;
-  for (; i + 2 * kLanes <= n; i += 2 * kLanes) store_i(out + i / 2, narrow_row(load(x + i), load(x + i + kLanes)));
-  if (i == n) return;
-  const int left = n - i, first = left < kLanes ? left : kLanes;
-  const F32 second = left > kLanes ? load_first(x + i + kLanes, left - kLanes) : zero();
-  store_first_i(out + i / 2, narrow_row(load_first(x + i, first), second), pairs(left));
-}
-
 void pack_queries(const float* const* q, int rows, int head_dim, uint32_t* out) noexcept {
   for (int r = 0; r < rows; ++r) pack_row(q[r], head_dim, out + static_cast<int64_t>(r) * pairs(head_dim));
 }
 
-// Four keys at a time are turned; a row of the panel is as long as a page's share of the cache, so single stores are slow.
-typedef uint32_t Quad __attribute__((vector_size(16)));
-REGARD_INLINE Quad load_quad(const uint32_t* p) {
-  Quad q;
-  std::memcpy(&q, p, sizeof q);
-  return q;
-}
-
 void pack_keys(const float* keys, int64_t stride, int count, int head_dim, uint32_t* panel, int column) noexcept {
-  alignas(64) uint32_t row[4][pairs(kMaxHeadDim)];
-  const int n = pairs(head_dim);
-  for (int j = 0; j < count; j += 4) {
-    const int keys_here = count - j < 4 ? count - j : 4;
-    for (int i = 0; i < keys_here; ++i) pack_row(keys + (j + i) * stride, head_dim, row[i]);
-    uint32_t* to = panel + column + j;
-    int k = 0;
-    for (; keys_here == 4 && k + 4 <= n; k += 4) {
-      const Quad a = load_quad(row[0] + k), b = load_quad(row[1] + k), c = load_quad(row[2] + k), d = load_quad(row[3] + k);
-      const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-      const Quad columns[4] = {
-          __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-      for (int i = 0; i < 4; ++i) std::memcpy(to + (k + i) * kPanelKeys, &columns[i], sizeof(Quad));
-    }
-    for (; k < n; ++k)
-      for (int i = 0; i < keys_here; ++i) to[k * kPanelKeys + i] = row[i][k];
-  }
+  pack_turned(keys, stride, count, head_dim, panel + column, kPanelKeys);
 }
 
 void pack_values(const float* values, int64_t stride, int count, int value_dim, uint32_t* block, int first) noexcept {

@@ -22,6 +22,11 @@ REGARD_INLINE void store_i(void* p, I32 a) { _mm512_storeu_si512(p, a.v); }
 REGARD_INLINE void store_first_i(void* p, I32 a, int n) {
   _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1u), a.v);
 }
+// Lanes N .. 15 of a, then the first N of b.
+template <int N>
+REGARD_INLINE I32 joined(I32 a, I32 b) {
+  return {_mm512_alignr_epi32(b.v, a.v, N)};
+}
 // The half 2i + h of 16 pairs is all ones where bit 2i + h is set.
 REGARD_INLINE I32 half_masks(uint32_t bits) { return {_mm512_maskz_set1_epi16(bits, -1)}; }
 REGARD_INLINE I32 splat_pair(const uint32_t* p) { return {_mm512_set1_epi32(static_cast<int32_t>(*p))}; }

@@ -5,31 +5,14 @@
 //   q, k and v are rounded to bf16, to nearest even; below the normal range to 0.
 //   s_j = factor * (chain over i of q[i] * k_j[i], from 0), factor = scale * log2(e) rounded once
 //   o_c = chain over visible j of bf16(p_j) * v_j[c], from 0; l sums the p_j that are not rounded
-//   A chain takes its numbers in pairs (2i, 2i + 1), pairs rising, of each pair the second one first: that is what the
-//   instruction does (Intel, "Architecture instruction set extensions programming reference", VDPBF16PS). A step of it is a
-//   multiply-add that rounds once; numbers below the normal range, coming in or going out, are 0. Pairs of keys are cut at
-//   absolute positions. A key that the row does not see is left out of its pair.
+//   A chain is that of bf16.h. Pairs of keys are cut at absolute positions; a key that the row does not see is left out of its
+//   pair.
 #pragma once
 
-#include "base/half.h"
+#include "kernels/reference/bf16.h"
 #include "kernels/reference/spec.h"
 
 namespace regard::kernels::reference {
-
-inline float spec_flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
-
-inline float spec_bf16(float x) { return bf16_to_float(float_to_bf16(spec_flushed(x))); }
-
-/// One step: sum + a * b of numbers that are bf16.
-inline float spec_add_product(float sum, float a, float b) {
-  a = spec_flushed(a), b = spec_flushed(b), sum = spec_flushed(sum);
-  // A result counts as small when it still is after rounding to 24 bits. In f64 both the product and, so near to the end of
-  // the range, the sum are exact.
-  constexpr double kSmallest = 0x1.FFFFFFp-127;
-  const double exact = static_cast<double>(a) * b + sum;
-  if (std::fabs(exact) < kSmallest) return std::copysign(0.0f, static_cast<float>(exact));
-  return std::fma(a, b, sum);
-}
 
 /// As attention_row_spec(); key(j, i) and value(j, c) need not be rounded.
 template <class Key, class Value, class Visible, class Terms = NoTerms>

@@ -5,51 +5,24 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "kernels/registry.h"
+#include "nn/training/gemm_bf16.h"
+#include "nn/training/gemm_parts.h"
 
 namespace regard::nn::training {
 namespace {
 
 using kernels::GemmKernels;
 
-// Below this many products waking a thread costs more than the work: about 3 microseconds on one core.
-constexpr int64_t kWorthAThread = 65536;
 // Inner positions that are multiplied at a time: a panel of them stays in the second-level cache, and the rows of a tile in the
 // first-level cache, while the sums make few trips through memory.
 constexpr int64_t kInner = 768;
 // Rows of one item: the panels pass a block of rows, so longer ones stream the panels less often, until they leave the cache.
 constexpr int64_t kBlockRows = 256;
 
-int64_t round_up(int64_t n, int64_t step) { return ceil_div(n, step) * step; }
-
-// The matrix [rows, columns] that B is in memory, or its transpose.
-enum class Stored { kAsIs, kTransposed };
-struct Matrix {
-  const float* data;
-  int64_t ld;
-  int64_t inner;
-  int64_t columns;
-  Stored stored = Stored::kAsIs;
-};
-
 int64_t panels_of(int64_t columns, const GemmKernels& k) { return ceil_div<int64_t>(columns, k.panel_columns); }
 int64_t panel_floats(int64_t columns, int64_t inner, const GemmKernels& k) { return panels_of(columns, k) * k.panel_columns * inner; }
 int columns_of(int64_t panel, int64_t columns, const GemmKernels& k) {
   return static_cast<int>(std::min<int64_t>(k.panel_columns, columns - panel * k.panel_columns));
-}
-
-// Calls f(item, thread) for every item, on the threads when the products are worth it.
-template <class F>
-void share(const GemmContext& context, int64_t items, int64_t products, F f) {
-  if (products < kWorthAThread) {
-    context.pool.for_each(
-        1,
-        [&](int64_t, int thread) {
-          for (int64_t i = 0; i < items; ++i) f(i, thread);
-        },
-        context.stop);
-  } else {
-    context.pool.for_each(items, f, context.stop);
-  }
 }
 
 void pack_panel(const GemmKernels& k, const Matrix& b, int64_t panel, float* panels) {
@@ -119,12 +92,6 @@ struct GradientScratch {
   }
 };
 
-// Sums of columns that join a weight gradient: those of its rows' operand, of its columns' operand, or none.
-struct ColumnSums {
-  float* of_a = nullptr;
-  float* of_b = nullptr;
-};
-
 // c[i][j] += sum over m of a[m][i] b[m][j], for c dense. Rows m come in chunks; the threads pack b's chunk together, then each
 // packs strips of a and multiplies them. An element belongs to one strip, so its chain is whole.
 void multiply_gradient(const GemmContext& context, TensorView<const float> a, TensorView<const float> b, float* c, ColumnSums sums) {
@@ -168,25 +135,36 @@ void require_rows(const char* function, const char* name, const TensorView<T>& x
           x.strides[0], width);
 }
 
-void require_scratch(const GemmContext& context, const TrainableLinearConfig& config, int64_t rows) {
+void require_scratch(const char* function, const GemmContext& context, const TrainableLinearConfig& config, int64_t rows) {
   const int64_t needed = gemm_scratch(context.pool, config, rows), given = static_cast<int64_t>(context.scratch.size());
-  require(given >= needed, "[TrainableLinear::backward_weight] {} floats of scratch; expected at least {}", given, needed);
+  require(given >= needed, "[TrainableLinear::{}] {} floats of scratch; expected at least {}", function, given, needed);
 }
 
 }  // namespace
 
 int64_t gemm_scratch(const ThreadPool& pool, const TrainableLinearConfig& layer, int64_t rows) {
   const bool is_out_in = layer.layout == WeightLayout::kOutIn;
-  return GradientScratch(is_out_in ? layer.in : layer.out, rows, pool.size(), *kernels::kernels().gemm).total;
+  const int64_t height = is_out_in ? layer.out : layer.in, width = is_out_in ? layer.in : layer.out;
+  if (layer.precision == GemmPrecision::kBF16)
+    return std::max({bf16::gradient_scratch(pool, height, width, rows), bf16::rows_scratch(pool, rows, layer.in),
+                     bf16::rows_scratch(pool, rows, layer.out)});
+  return GradientScratch(width, rows, pool.size(), *kernels::kernels().gemm).total;
 }
 
 TrainableLinear::TrainableLinear(const TrainableLinearConfig& config) : config_(config) {
   require(config.out >= 0 && config.in >= 0, "[TrainableLinear] a matrix of [{}, {}]; sizes cannot be negative", config.out, config.in);
-  if (config.precision != GemmPrecision::kF32) fail(Code::kUnsupported, "[TrainableLinear] there are no products of bf16 on this machine; ask for f32");
+  if (config.precision == GemmPrecision::kBF16 && kernels::kernels().gemm_bf16 == nullptr)
+    fail(Code::kUnsupported, "[TrainableLinear] the instruction set in use, {}, has no bf16 dot products (avx512_bf16 has them); ask for f32",
+         isa_name(kernels::kernels().isa));
   const GemmKernels& k = *kernels::kernels().gemm;
   const auto elements = checked_mul<int64_t>(config.out, config.in);
   const auto padded = checked_mul<int64_t>(std::max(config.out, config.in), std::min(config.out, config.in) + k.panel_columns);
   if (!elements || !padded) fail(Code::kResourceExhausted, "[TrainableLinear] a matrix of [{}, {}] does not fit in memory", config.out, config.in);
+  if (config.precision == GemmPrecision::kBF16) {
+    forward_bf16_ = AlignedBuffer<uint32_t>(static_cast<size_t>(bf16::panel_dwords(config.out, config.in)));
+    backward_bf16_ = AlignedBuffer<uint32_t>(static_cast<size_t>(bf16::panel_dwords(config.in, config.out)));
+    return;
+  }
   forward_ = AlignedBuffer<float>(static_cast<size_t>(panel_floats(config.out, config.in, k)));
   backward_ = AlignedBuffer<float>(static_cast<size_t>(panel_floats(config.in, config.out, k)));
 }
@@ -196,7 +174,9 @@ void TrainableLinear::forward(const GemmContext& context, const float* weight, c
   require_rows("forward", "x", x, x.shape[0], config_.in);
   require_rows("forward", "y", y, x.shape[0], config_.out);
   if (!forward_packed_) pack(context, weight, Direction::kForward);
-  multiply_rows(context, x, forward_.data(), bias, y, Accumulate::kOverwrite);
+  if (config_.precision == GemmPrecision::kF32) return multiply_rows(context, x, forward_.data(), bias, y, Accumulate::kOverwrite);
+  require_scratch("forward", context, config_, x.shape[0]);
+  bf16::multiply_rows(context, x, forward_bf16_.data(), bias, y, Accumulate::kOverwrite);
 }
 
 void TrainableLinear::backward_input(const GemmContext& context, const float* weight, TensorView<const float> dy, TensorView<float> dx,
@@ -204,18 +184,21 @@ void TrainableLinear::backward_input(const GemmContext& context, const float* we
   require_rows("backward_input", "dy", dy, dy.shape[0], config_.out);
   require_rows("backward_input", "dx", dx, dy.shape[0], config_.in);
   if (!backward_packed_) pack(context, weight, Direction::kBackward);
-  multiply_rows(context, dy, backward_.data(), nullptr, dx, accumulate);
+  if (config_.precision == GemmPrecision::kF32) return multiply_rows(context, dy, backward_.data(), nullptr, dx, accumulate);
+  require_scratch("backward_input", context, config_, dy.shape[0]);
+  bf16::multiply_rows(context, dy, backward_bf16_.data(), nullptr, dx, accumulate);
 }
 
 void TrainableLinear::backward_weight(const GemmContext& context, TensorView<const float> x, TensorView<const float> dy, float* dweight,
                                       float* dbias) const {
   require_rows("backward_weight", "x", x, x.shape[0], config_.in);
   require_rows("backward_weight", "dy", dy, x.shape[0], config_.out);
-  require_scratch(context, config_, x.shape[0]);
+  require_scratch("backward_weight", context, config_, x.shape[0]);
+  const auto multiply = config_.precision == GemmPrecision::kBF16 ? bf16::multiply_gradient : multiply_gradient;
   if (config_.layout == WeightLayout::kOutIn)
-    multiply_gradient(context, dy, x, dweight, {.of_a = dbias});
+    multiply(context, dy, x, dweight, {.of_a = dbias});
   else
-    multiply_gradient(context, x, dy, dweight, {.of_b = dbias});
+    multiply(context, x, dy, dweight, {.of_b = dbias});
 }
 
 // Forward multiplies with W^T [in, out], backward with W [out, in]; one of them is what lies in memory.
@@ -224,9 +207,13 @@ void TrainableLinear::pack(const GemmContext& context, const float* weight, Dire
   const int64_t inner = is_forward ? config_.in : config_.out, columns = is_forward ? config_.out : config_.in;
   const bool as_is = is_forward == (config_.layout == WeightLayout::kInOut);
   const Matrix b{weight, as_is ? columns : inner, inner, columns, as_is ? Stored::kAsIs : Stored::kTransposed};
-  const GemmKernels& k = *kernels::kernels().gemm;
-  float* const panels = is_forward ? forward_.data() : backward_.data();
-  share(context, panels_of(columns, k), inner * columns, [&](int64_t panel, int) { pack_panel(k, b, panel, panels); });
+  if (config_.precision == GemmPrecision::kBF16) {
+    bf16::pack(context, b, (is_forward ? forward_bf16_ : backward_bf16_).data());
+  } else {
+    const GemmKernels& k = *kernels::kernels().gemm;
+    float* const panels = is_forward ? forward_.data() : backward_.data();
+    share(context, panels_of(columns, k), inner * columns, [&](int64_t panel, int) { pack_panel(k, b, panel, panels); });
+  }
   (is_forward ? forward_packed_ : backward_packed_) = true;
 }
 

@@ -19,7 +19,13 @@ namespace regard::nn::training {
 using kernels::Accumulate;
 
 /// In which precision operands enter products. Sums are f32 either way, and so is what is stored.
-enum class GemmPrecision { kF32, kBF16 };
+enum class GemmPrecision {
+  kF32,
+  /// Rounded to bf16 when they are packed; needs avx512_bf16. A chain then goes over pairs of its index (kernels/reference/bf16.h):
+  /// its bits still depend on nothing else, but a weight gradient keeps them over several calls only where each but the last has
+  /// an even number of rows. Bias and its gradient stay f32.
+  kBF16,
+};
 
 /// How a matrix that takes `in` values to `out` values lies in memory, dense and row-major. W(n, k) is the weight of input k in
 /// output n.
@@ -62,7 +68,7 @@ class TrainableLinear {
 
   const TrainableLinearConfig& config() const noexcept { return config_; }
   /// Memory of the packed weights of both directions.
-  size_t packed_bytes() const noexcept { return (forward_.size() + backward_.size()) * sizeof(float); }
+  size_t packed_bytes() const noexcept { return (forward_.size() + backward_.size() + forward_bf16_.size() + backward_bf16_.size()) * sizeof(float); }
 
   /// The weights are others now: the next call of each direction packs them anew.
   void weights_changed() noexcept { forward_packed_ = backward_packed_ = false; }
@@ -86,6 +92,7 @@ class TrainableLinear {
   TrainableLinearConfig config_;
   bool forward_packed_ = false, backward_packed_ = false;
   AlignedBuffer<float> forward_, backward_;  // panels of W^T and of W
+  AlignedBuffer<uint32_t> forward_bf16_, backward_bf16_;
 };
 
 }  // namespace regard::nn::training
