@@ -95,7 +95,7 @@ void expect_looks(const Problem& p, const Looks& l, const std::vector<double>& e
         // Orders and ties are those of the f32 weights.
         std::vector<int64_t> order(static_cast<size_t>(p.kv_len));
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return dense[x] > dense[y]; });
+        std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return dense[x] > dense[y] || (dense[x] == dense[y] && x < y); });
         for (int64_t c = 0; c < n; ++c) {
           const int64_t key =
               c < p.kv_len && dense[order[static_cast<size_t>(c)]] > 0 ? order[static_cast<size_t>(c)] : -1;
