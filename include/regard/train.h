@@ -64,6 +64,7 @@ struct TrainConfig {
     std::vector<std::string> files;
     std::vector<std::string> validation_files;
     std::string task;  ///< a synthetic task in the place of files
+    int64_t task_length = 0;  ///< what it counts differs from task to task; 0: the usual
     Format format = Format::kAuto;
     TokenType token_type = TokenType::kUint16;  ///< of token files without a head of their own
     std::string field = "text";                 ///< of JSON lines
@@ -105,7 +106,7 @@ struct TrainConfig {
     int64_t steps = 1000;
     int64_t batch = 16;         ///< sequences of a step
     int64_t micro_batch = 0;    ///< sequences at once; 0: all of a step. Changes the memory, not the result (1e-6)
-    int64_t sequence = 128;     ///< tokens of a sequence
+    int64_t sequence = 128;     ///< tokens of a sequence; a task has its own
     int64_t evaluate_every = 250;
     int64_t save_every = 500;
     int64_t log_every = 10;

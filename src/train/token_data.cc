@@ -222,6 +222,7 @@ TokenData load_tokens(const std::vector<std::string>& files, const TrainConfig::
       store->document_starts.push_back(store->size);
       store->add(map_tokens(path, config));
     } else {
+      const File there = File::open(path).value_or_throw();  // a wrong name is said before a tokenizer is asked for
       if (tokenizer == nullptr) fail(Code::kInvalidArgument, "[train] '{}' is text; set data.tokenizer to a tokenizer.json", path);
       TextReader(config, *tokenizer, *store, stop).read(path, format);
     }

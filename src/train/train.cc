@@ -1,6 +1,5 @@
 // From a configuration to a run: reads the data, makes the model, starts the trainer.
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "runtime/file.h"
 #include "train/batches.h"
 #include "train/model_config.h"
+#include "train/task_batches.h"
 #include "train/token_data.h"
 #include "train/trainer.h"
 
@@ -84,13 +84,27 @@ void check_objective(const TrainConfig& config) {
     fail(Code::kInvalidArgument, "[train] model.architecture is encoder_decoder, which reads pairs; data.files are single texts: choose a data.task");
   }
   // An encoder sees the token that it is to predict, so its loss would fall to nothing and mean nothing.
-  if (encoder && !masked) fail(Code::kInvalidArgument, "[train] an encoder sees the next token; set data.objective to masked_token, or model.architecture to decoder");
+  if (encoder && !masked) {
+    fail(Code::kInvalidArgument, "[train] an encoder sees the next token; set data.objective to masked_token, or model.architecture to decoder");
+  }
 }
 
-TrainResult train_on_texts(const TrainConfig& config, const TrainOptions& options) {
+// Everything that a run is made of. `shape_config` is the configuration with what the data decide filled in.
+struct Setting {
+  std::unique_ptr<train_data::BatchSource> training, validation;
+  Words words;
+  int64_t vocab_size = 0;
+  uint64_t data_hash = 0;
+  TrainConfig shape_config;
+  std::string summary;
+};
+
+Setting text_setting(const TrainConfig& config, const StopToken* stop) {
   check_objective(config);
-  const Words words = load_words(config.data);
-  Texts texts = load_texts(config, words, options.stop);
+  Setting setting;
+  setting.words = load_words(config.data);
+  setting.shape_config = config;
+  Texts texts = load_texts(config, setting.words, stop);
   WindowOptions windows;
   windows.seq = config.run.sequence;
   windows.seed = config.run.seed;
@@ -98,33 +112,58 @@ TrainResult train_on_texts(const TrainConfig& config, const TrainOptions& option
   windows.objective = config.data.objective;
   if (windows.objective == TrainConfig::Data::Objective::kMaskedToken) {
     const auto real = static_cast<int32_t>(texts.vocab_size);
-    windows.corruption = {config.run.seed, config.data.mask_rate, mask_id(config.data, words, texts), real};
+    windows.corruption = {config.run.seed, config.data.mask_rate, mask_id(config.data, setting.words, texts), real};
   }
-  const WindowBatches training(texts.training, windows);
+  setting.training = std::make_unique<WindowBatches>(texts.training, windows);
   windows.order = WindowOptions::Order::kInOrder;
-  std::optional<WindowBatches> validation;
-  if (texts.validation) validation.emplace(*texts.validation, windows);
+  if (texts.validation) setting.validation = std::make_unique<WindowBatches>(*texts.validation, windows);
+  setting.vocab_size = texts.vocab_size;
+  setting.data_hash = texts.hash;
+  setting.summary = fmt::format("{} tokens to train on, {} to measure on", texts.training.size(), texts.validation ? texts.validation->size() : 0);
+  return setting;
+}
 
-  const nn::TransformerConfig shape = train_loop::transformer_config(config, texts.vocab_size);
+Setting task_setting(const TrainConfig& config) {
+  using Architecture = TrainConfig::Model::Architecture;
+  if (!config.data.files.empty()) fail(Code::kInvalidArgument, "[train] data.task and data.files are both set; give one of them");
+  const std::shared_ptr<const train_tasks::Task> task =
+      train_tasks::make_task(config.data.task, {.seed = config.run.seed, .length = config.data.task_length});
+  const Architecture needed = task->source_seq() > 0 ? Architecture::kEncoderDecoder
+                              : task->sight() == train_tasks::Sight::kBoth ? Architecture::kEncoder
+                                                                           : Architecture::kDecoder;
+  if (config.model.architecture != needed) {
+    constexpr std::string_view kNames[] = {"decoder", "encoder", "encoder_decoder"};
+    fail(Code::kInvalidArgument, "[train] the task {} is one for model.architecture {}", config.data.task, kNames[static_cast<size_t>(needed)]);
+  }
+  Setting setting;
+  setting.training = std::make_unique<train_data::TaskBatches>(task, train_tasks::Split::kTraining);
+  setting.validation = std::make_unique<train_data::TaskBatches>(task, train_tasks::Split::kValidation);
+  setting.vocab_size = std::max<int64_t>(task->vocab_size(), config.model.vocab_size);
+  setting.shape_config = config;
+  setting.shape_config.run.sequence = std::max(task->seq(), task->source_seq());
+  setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, task->seq());
+  return setting;
+}
+
+}  // namespace
+
+TrainResult train(const TrainConfig& config, const TrainOptions& options) {
+  const Setting setting = config.data.task.empty() ? text_setting(config, options.stop) : task_setting(config);
+  const nn::TransformerConfig shape = train_loop::transformer_config(setting.shape_config, setting.vocab_size);
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
   train_loop::SpecialIds special;
-  if (words.tokenizer) special = {words.tokenizer->bos(), words.tokenizer->eos()};
-  train_loop::TrainerParts parts{*model, training, validation ? &*validation : nullptr, train_loop::model_config_json(shape, special), words.file,
-                                 texts.hash};
+  if (setting.words.tokenizer) special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
+  const train_loop::TrainerParts parts{*model, *setting.training, setting.validation.get(), train_loop::model_config_json(shape, special),
+                                       setting.words.file, setting.data_hash};
   train_loop::Trainer trainer(config, parts, options, default_pool());
   if (options.on_event) {
     TrainEvent event;
     event.kind = TrainEvent::Kind::kStart;
     event.steps = config.run.steps;
-    event.text = fmt::format("{} parameters, vocabulary {}; {} tokens to train on, {} to measure on", model->parameters().count(), texts.vocab_size,
-                             texts.training.size(), texts.validation ? texts.validation->size() : 0);
+    event.text = fmt::format("{} parameters, vocabulary {}; {}", model->parameters().count(), setting.vocab_size, setting.summary);
     options.on_event(event);
   }
   return trainer.run();
 }
-
-}  // namespace
-
-TrainResult train(const TrainConfig& config, const TrainOptions& options) { return train_on_texts(config, options); }
 
 }  // namespace regard

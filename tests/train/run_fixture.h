@@ -13,6 +13,16 @@ namespace regard::train_test {
 
 inline constexpr int32_t kVocab = 12;
 
+/// The system's, without waiting for the disk: the page cache outlives a killed process, and these tests save thousands of times.
+class UnsyncedLayer : public FileLayer {
+ public:
+  int fsync(int) override { return 0; }
+};
+inline FileLayer& unsynced_layer() {
+  static UnsyncedLayer layer;
+  return layer;
+}
+
 inline TrainConfig small_config() {
   TrainConfig config;
   config.run.steps = 60;
@@ -30,7 +40,7 @@ inline TrainConfig small_config() {
 
 /// One process' worth of a run: model, data and trainer, which can be made anew as a program that is started again does.
 struct SmallRun {
-  SmallRun(const TrainConfig& settings, const std::string& directory, TrainStart start, FileLayer& layer = system_file_layer())
+  SmallRun(const TrainConfig& settings, const std::string& directory, TrainStart start, FileLayer& layer = unsynced_layer())
       : config(settings),
         data(bigram_text(1000, kVocab), {}),
         training(data.part(0, 900), {.seq = config.run.sequence, .seed = config.run.seed}),

@@ -126,7 +126,7 @@ TEST(Trainer, MicroBatchesChangeNothingButRounding) {
     const train_data::WindowBatches uneven(train_data::TokenData(bigram_text(900, kVocab), starts),
                                            {.seq = 8, .seed = 1, .documents = TrainConfig::Data::Documents::kMask});
     train_loop::TrainerParts parts{run.model, uneven, nullptr, "{}", "", 0};
-    losses.push_back(train_loop::Trainer(config, parts, run.options, run.pool).run().loss);
+    losses.push_back(train_loop::Trainer(config, parts, run.options, run.pool, unsynced_layer()).run().loss);
     results.push_back(run.values());
     EXPECT_EQ(run.model.calls, 20 * (micro == 1 ? 4 : micro == 3 ? 2 : 1));
   }
@@ -159,7 +159,7 @@ TEST(Trainer, WithoutLabelsNothingMoves) {
   const train_data::WindowBatches empty(train_data::TokenData(bigram_text(900, kVocab), starts),
                                         {.seq = 8, .documents = TrainConfig::Data::Documents::kMask});
   train_loop::TrainerParts parts{run.model, empty, nullptr, "{}", "", 0};
-  EXPECT_EQ(train_loop::Trainer(config, parts, run.options, run.pool).run().tokens, 0);
+  EXPECT_EQ(train_loop::Trainer(config, parts, run.options, run.pool, unsynced_layer()).run().tokens, 0);
   EXPECT_EQ(run.values(), before);
 }
 

@@ -1,0 +1,175 @@
+"""`regard train` as a user meets it: configurations, a run and its files, stopping and going on, refusals."""
+import json
+import os
+import pathlib
+import pty
+import signal
+import struct
+import subprocess
+import time
+
+from command import Case, PROGRAM, clean_environment, main, run, start
+
+SMALL = ["--set", "model.hidden_size=16", "--set", "model.layers=1", "--set", "model.heads=2", "--set", "run.sequence=16", "--set", "run.batch=4",
+         "--set", "model.residual_dropout=0.1"]
+
+
+class Train(Case):
+    def setUp(self):
+        super().setUp()
+        # Token t is followed by 5 t + 3 or, one time in three, by something else.
+        ids, token = [], 0
+        for i in range(3000):
+            token = i * 7919 % 23 if i % 3 == 0 else (5 * token + 3) % 23
+            ids.append(token)
+        self.data = self.path("ids.bin")
+        pathlib.Path(self.data).write_bytes(struct.pack(f"<{len(ids)}H", *ids))
+        self.words = ["train", "--set", f"data.files={self.data}", *SMALL]
+
+    def config(self, text):
+        path = pathlib.Path(self.path("config.json"))
+        path.write_text(text)
+        return str(path)
+
+    def test_a_run_and_its_files(self):
+        out = pathlib.Path(self.path("run"))
+        config = self.config(json.dumps({"data": {"files": [self.data]}, "run": {"steps": 40, "evaluate_every": 20, "log_every": 1}}))
+        result = run("train", config, "--out", out, *SMALL, "--json", "--set", "optimizer.learning_rate=0.02")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        facts = json.loads(result.stdout)
+        self.assertEqual((facts["schema"], facts["end"], facts["step"], facts["tokens"]), (1, "complete", 40, 40 * 64))
+        self.assertLess(facts["best_loss"], 3.1)  # the logarithm of 23 is 3.135
+        log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in log if "loss" in line], list(range(1, 41)))
+        self.assertEqual([line["step"] for line in log if "validation_loss" in line], [20, 40])
+        self.assertEqual(os.readlink(out / "latest"), "step-000000040")
+        model = json.loads((out / "latest" / "config.json").read_text())
+        self.assertEqual((model["model_type"], model["n_layer"], model["n_positions"], model["vocab_size"]), ("gpt2", 1, 16, 23))
+        self.assertTrue((out / "loss.png").read_bytes().startswith(b"\x89PNG"))
+        self.assertIn(b"validation loss", result.stderr)
+        kept = json.loads((out / "train.json").read_text())
+        self.assertEqual((kept["run"]["steps"], kept["optimizer"]["learning_rate"]), (40, 0.02))
+
+    def test_going_on_gives_the_same_bits(self):
+        steps = ["--set", "run.steps=60", "--set", "run.save_every=10"]
+        self.ok(*self.words, *steps, "--out", self.path("whole"))
+        self.ok(*self.words, *steps, "--out", self.path("other"), "--threads", "1")
+        process = start(*self.words, "--set", "run.steps=60", "--set", "run.save_every=1", "--out", self.path("killed"))
+        while not pathlib.Path(self.path("killed/step-000000003")).exists() and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+        self.ok(*self.words, *steps, "--out", self.path("killed"), "--resume")
+        files = [pathlib.Path(self.path(f"{name}/latest/model.safetensors")).read_bytes() for name in ("whole", "other", "killed")]
+        self.assertEqual(files[0], files[1])
+        self.assertEqual(files[0], files[2])
+
+    def stopped(self, number):
+        out = pathlib.Path(self.path(f"run{number}"))
+        process = start(*self.words, "--set", "run.steps=1000000", "--out", out)
+        while not (out / "latest").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(number)
+        text, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + number, message)
+        self.assertIn(b"(stopped)", text)
+        step = int(os.readlink(out / "latest").removeprefix("step-"))
+        self.assertIn(f"step {step}".encode(), text)
+        for name in ("config.json", "model.safetensors", "state"):
+            self.assertTrue((out / "latest" / name).exists())
+
+    def test_interrupt_and_termination_save(self):
+        self.stopped(signal.SIGINT)
+        self.stopped(signal.SIGTERM)
+
+    def test_every_field_is_listed_and_the_configuration_reads_back(self):
+        text = self.ok("train", "--show-config").decode()
+        config = json.loads(text)
+        listed = self.ok("train", "--print-config", "--set", "run.steps=7").decode()
+        for section, fields in config.items():
+            for name in fields:
+                self.assertRegex(listed, rf"(?m)^{section}\.{name} = .*  # (default|set); .+; .+\.$")
+        self.assertRegex(listed, r"(?m)^run\.steps = 7  # set; 0 to 1000000000000; ")
+        self.assertEqual(self.ok("train", self.config(text), "--show-config").decode(), text)
+
+    def test_wrong_configurations(self):
+        out = ["--out", self.path("run")]
+        for text, status, part in (("{", 4, "config.json"), ('{"run": {"stops": 3}}', 2, "did you mean run.steps?"),
+                                   ('{"run": {"batch": 0}}', 2, "run.batch is 0; expected 1 to 1000000"),
+                                   ('{"run": {"batch": 1, "batch": 2}}', 4, "batch"), ("[]", 2, "expected an object"),
+                                   ("{}", 2, "set data.files"), ('{"data": {"files": ["/no/such/file"]}}', 3, "/no/such/file"),
+                                   (json.dumps({"data": {"files": [self.data]}, "model": {"heads": 3}}), 2, "heads"),
+                                   (json.dumps({"data": {"files": [self.data]}, "model": {"position": "rope"}}), 2, "set model.type to regard"),
+                                   (json.dumps({"data": {"files": [self.data]}, "model": {"vocab_size": 9}}), 2, "the vocabulary has 9 ids"),
+                                   (json.dumps({"data": {"files": [self.data]}, "run": {"sequence": 5000}}), 2, "smaller run.sequence"),
+                                   (json.dumps({"data": {"files": [self.data]}, "model": {"type": "regard", "architecture": "encoder"}}), 2, "masked_token"),
+                                   ('{"data": {"task": "copying"}}', 2, "copy")):
+            with self.subTest(text):
+                self.refused(status, part, "train", self.config(text), *out)
+                self.assertFalse(os.path.exists(self.path("run")))
+        self.refused(2, "--out is missing", "train", self.config("{}"))
+        self.refused(2, "--set", "train", "--set", "x", *out)
+        self.refused(3, "", "train", "/no/such/file", *out)
+        self.refused(3, "cannot make the directory", *self.words, "--out", self.path("a/b/c"))
+        self.refused(2, "is a file", *self.words, "--out", self.data)
+
+    def test_what_cannot_go_on(self):
+        self.ok(*self.words, "--set", "run.steps=3", "--out", self.path("run"))
+        self.refused(2, "holds a run already", *self.words, "--set", "run.steps=3", "--out", self.path("run"))
+        self.refused(2, "run.steps is '4', but the run", *self.words, "--set", "run.steps=4", "--out", self.path("run"), "--resume")
+        self.refused(3, "no checkpoint", *self.words, "--out", self.path("empty"), "--resume")
+        state = pathlib.Path(self.path("run/latest/state"))
+        state.write_bytes(state.read_bytes()[:-1])
+        self.refused(4, "state", *self.words, "--set", "run.steps=3", "--out", self.path("run"), "--resume")
+
+    def test_two_on_one_directory(self):
+        first = start(*self.words, "--set", "run.steps=1000000", "--out", self.path("run"))
+        while not os.path.exists(self.path("run/latest")) and first.poll() is None:
+            time.sleep(0.01)
+        self.refused(6, "another process trains", *self.words, "--set", "run.steps=1000000", "--out", self.path("run"), "--resume")
+        first.terminate()
+        first.communicate()
+
+    def test_streams(self):
+        words = [*self.words, "--set", "run.steps=3"]
+        loud, quiet = run(*words, "--out", self.path("a")), run(*words, "--out", self.path("b"), "--quiet")
+        self.assertEqual((loud.returncode, quiet.returncode, quiet.stderr), (0, 0, b""))
+        self.assertEqual(loud.stdout.replace(b"/a/", b"/b/"), quiet.stdout)
+        self.assertNotIn(b"\x1b", loud.stdout + loud.stderr)
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([PROGRAM, *words, "--out", self.path("c")], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                                    env=clean_environment())
+        self.assertEqual(result.returncode, 9, result.stderr)
+        self.assertIn(b"No space left", result.stderr)
+
+    def test_progress_and_curves_are_for_terminals(self):
+        parent, child = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *self.words, "--set", "run.steps=30", "--set", "run.log_every=1", "--out", self.path("run")],
+                                   stdin=subprocess.DEVNULL, stdout=child, stderr=child, env=clean_environment(TERM="xterm"))
+        os.close(child)
+        text = b""
+        try:
+            while chunk := os.read(parent, 65536):
+                text += chunk
+        except OSError:  # how Linux says that the other side is closed
+            pass
+        os.close(parent)
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertRegex(text, rb"step \d+, loss \d\.\d+, lr [0-9.e-]+, \d+ tokens/s, \d+:\d\d left \[")
+        self.assertIn(b"training ., validation o", text)
+
+    def test_tasks(self):
+        facts = json.loads(self.ok("train", "--set", "data.task=copy", "--set", "data.task_length=2", *SMALL, "--set", "run.steps=5", "--out",
+                                   self.path("run"), "--json"))
+        self.assertEqual(facts["step"], 5)
+        self.refused(2, "model.architecture encoder_decoder", "train", "--set", "data.task=pig-latin", "--out", self.path("pig"))
+
+    def test_a_loss_that_is_no_number(self):
+        message = self.refused(7, "the last checkpoint is of step", *self.words, "--set", "run.steps=200", "--set", "optimizer.learning_rate=100",
+                               "--set", "optimizer.clip_norm=0", "--set", "optimizer.kind=sgd", "--set", "schedule.warmup_steps=0", "--quiet",
+                               "--out", self.path("run"))
+        self.assertIn("step ", message)
+
+
+if __name__ == "__main__":
+    main()
