@@ -1,7 +1,7 @@
 // Attention on problems that another program made, one request at a time, so that compare_attention.py can alternate
 // between this library and its peers. Requests on standard input, one line of JSON for each on standard output:
 //
-//   load DIRECTORY THREADS FORWARD|BACKWARD MASK...   q.npy, k.npy, v.npy (and dout.npy): [batch, heads, seq, dim]
+//   load DIRECTORY THREADS forward|bf16|backward MASK...   q.npy, k.npy, v.npy (and dout.npy): [batch, heads, seq, dim]
 //   run                                               computes once and says how many seconds it took
 //   save                                              writes out.npy (and dq.npy, dk.npy, dv.npy) into the directory
 #include <chrono>
@@ -43,6 +43,7 @@ struct Tensor {
 struct Problem {
   std::string directory;
   bool backward = false;
+  AttentionOptions options;
   Mask mask = Mask::full();
   Tensor q, k, v, dout, out, dq, dk, dv;
   std::vector<float> lse;
@@ -55,6 +56,7 @@ struct Problem {
     set_num_threads(threads);
     mask = Mask::parse(text);
     backward = pass == "backward";
+    if (pass == "bf16") options.arithmetic = AttentionArithmetic::kBf16Dots;
     q = Tensor::load(directory + "/q.npy");
     k = Tensor::load(directory + "/k.npy");
     v = Tensor::load(directory + "/v.npy");
@@ -69,9 +71,9 @@ struct Problem {
 
   void run() {
     const TensorView<float> lse_view(lse.data(), {q.shape[0], q.shape[1], q.shape[2]});
-    attend(q.view(), k.view(), v.view(), mask, {}, out.view(), lse_view);
+    attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse_view);
     if (backward)
-      attend_backward(q.view(), k.view(), v.view(), out.view(), lse_view, dout.view(), {}, mask, {}, dq.view(), dk.view(),
+      attend_backward(q.view(), k.view(), v.view(), out.view(), lse_view, dout.view(), {}, mask, options, dq.view(), dk.view(),
                       dv.view());
   }
 
@@ -102,7 +104,8 @@ int main() {
     const bench::Ceilings ceilings = bench::measure_ceilings();
     std::ostringstream about;
     about << "{\"name\": \"regard\", \"isa\": \"" << isa_name(kernels::kernels().isa)
-          << "\", \"fma_gflops\": " << ceilings.fma_gflops << ", \"read_gbytes\": " << ceilings.read_gbytes << "}";
+          << "\", \"fma_gflops\": " << ceilings.fma_gflops << ", \"bf16_gflops\": " << ceilings.bf16_gflops
+          << ", \"read_gbytes\": " << ceilings.read_gbytes << "}";
     say(about.str());
     std::optional<Problem> problem;
     for (std::string line; std::getline(std::cin, line);) {

@@ -20,7 +20,7 @@ def load(words):
     if mask not in ("full", "causal"):
         sys.exit(f"pytorch_attention.py: no problem for the fused path: {mask}")
     torch.set_num_threads(threads)
-    q, k, v = (torch.from_numpy(np.load(directory / f"{name}.npy")) for name in "qkv")
+    q, k, v = (torch.from_numpy(np.load(directory / f"{name}.npy")).to(torch.bfloat16 if words[2] == "bf16" else torch.float32) for name in "qkv")
     dout = torch.from_numpy(np.load(directory / "dout.npy")) if backward else None
     for t in (q, k, v):
         t.requires_grad_(backward)
@@ -37,7 +37,7 @@ def run():
 
 
 def save():
-    np.save(problem["directory"] / "out.peer.npy", problem["out"].numpy())
+    np.save(problem["directory"] / "out.peer.npy", problem["out"].float().numpy())
     if problem["dout"] is not None:
         for name in "qkv":
             np.save(problem["directory"] / f"d{name}.peer.npy", problem[name].grad.numpy())

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "kernels/reference/bf16.h"
 #include "support/training_cases.h"
 
 namespace regard::test {
@@ -132,6 +133,67 @@ TEST_P(TrainingModel, MicroBatchesAddUpToTheStep) {
   EXPECT_EQ(sum.counted, whole.loss.counted);
   EXPECT_NEAR(sum.objective, whole.loss.objective, 1e-6 * std::abs(whole.loss.objective));
   EXPECT_LE(distance(gradients_of(model), whole.gradients), 1e-6 * norm_of(whole.gradients));
+}
+
+// ---- bf16 operands
+
+class Bf16TrainingModel : public TrainingModel {
+ protected:
+  void SetUp() override {
+    if (kernels::kernels().gemm_bf16 == nullptr) GTEST_SKIP() << isa_name(kernels::kernels().isa) << " has no bf16 dot products";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, Bf16TrainingModel, testing::ValuesIn(training_cases()), [](const auto& one) { return one.param.name; });
+
+TransformerConfig in_bf16(TransformerConfig config) {
+  config.precision = nn::training::GemmPrecision::kBF16;
+  return config;
+}
+
+// Every operand is rounded once more in each layer. How far that carries depends on the model (sharp softmaxes most of all), so the
+// measure is what rounding the parameters alone does to it.
+TEST_P(Bf16TrainingModel, GradientIsNearThatOfF32) {
+  const TrainingCase& c = GetParam();
+  const Result exact = run(c.config, c.data), got = run(in_bf16(c.config), c.data);
+  ThreadPool pool(1);
+  Transformer<float> rounded(c.config, 1);
+  for (float& x : rounded.parameters().values()) x = kernels::reference::spec_bf16(x);
+  rounded.forward_backward(pool, c.data.view(), kStep);
+  const double of_parameters = distance(gradients_of(rounded), exact.gradients);
+  EXPECT_EQ(got.loss.counted, exact.loss.counted);
+  EXPECT_NEAR(got.loss.nats, exact.loss.nats, 0.01 * std::abs(exact.loss.nats));
+  EXPECT_LE(distance(got.gradients, exact.gradients), 2.5 * of_parameters);
+  EXPECT_FALSE(same_bits(got.gradients, exact.gradients)) << "nothing was rounded";
+}
+
+TEST_P(Bf16TrainingModel, BitsDoNotDependOnThreadsOrRecomputation) {
+  const TrainingCase& c = GetParam();
+  const Result expected = run(in_bf16(c.config), c.data);
+  for (const int threads : {2, 3, 8}) {
+    const Result r = run(in_bf16(c.config), c.data, threads);
+    EXPECT_TRUE(same_bits(r.gradients, expected.gradients)) << threads << " threads";
+    EXPECT_EQ(r.loss.objective, expected.loss.objective);
+  }
+  TransformerConfig config = in_bf16(c.config);
+  config.recompute = nn::Recompute::kFull;
+  EXPECT_TRUE(same_bits(run(config, c.data, 2).gradients, expected.gradients)) << "computed again";
+}
+
+TEST(TrainingPrecision, Bf16IsRefusedWhereItIsNot) {
+  const TrainingCase c = training_cases().front();
+  const auto refused = [&](auto&& make) {
+    try {
+      make();
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kUnsupported);
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(refused([&] { Transformer<double>(in_bf16(c.config), 1); }).find("bf16"), std::string::npos);
+  if (kernels::kernels().gemm_bf16 == nullptr) {
+    EXPECT_NE(refused([&] { Transformer<float>(in_bf16(c.config), 1); }).find("avx512_bf16"), std::string::npos);
+  }
 }
 
 // ---- what is masked

@@ -6,22 +6,22 @@ namespace regard::nn::training {
 
 template <class T>
 Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden,
-                        std::shared_ptr<const AttentionCore<T>> core, bool bias, WeightLayout layout)
+                        std::shared_ptr<const AttentionCore<T>> core, const LinearStyle& style)
     : kind_(kind),
       hidden_(hidden),
       q_width_(core->config().num_q_heads * core->config().head_dim),
       kv_width_(core->config().num_kv_heads * core->config().head_dim),
       core_(std::move(core)) {
   if (!names.fused.empty()) {
-    fused_ = Linear<T>(store, names.fused, hidden, q_width_ + 2 * kv_width_, bias, layout);
+    fused_ = Linear<T>(store, names.fused, hidden, q_width_ + 2 * kv_width_, style);
   } else {
-    query_ = Linear<T>(store, names.query, hidden, q_width_, bias, layout);
-    key_ = Linear<T>(store, names.key, hidden, kv_width_, bias, layout);
-    value_ = Linear<T>(store, names.value, hidden, kv_width_, bias, layout);
+    query_ = Linear<T>(store, names.query, hidden, q_width_, style);
+    key_ = Linear<T>(store, names.key, hidden, kv_width_, style);
+    value_ = Linear<T>(store, names.value, hidden, kv_width_, style);
   }
-  output_ = Linear<T>(store, names.output, q_width_, hidden, bias, layout);
+  output_ = Linear<T>(store, names.output, q_width_, hidden, style);
   if (names.relative.empty()) return;
-  relative_ = Linear<T>(store, names.relative, hidden, q_width_, false);
+  relative_ = Linear<T>(store, names.relative, hidden, q_width_, {.bias = false, .precision = style.precision});
   const std::vector<int64_t> by_head = {core_->config().num_q_heads, core_->config().head_dim};
   content_bias_ = store.add(names.content_bias, by_head, WeightDecay::kNone);
   position_bias_ = store.add(names.position_bias, by_head, WeightDecay::kNone);

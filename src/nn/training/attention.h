@@ -43,7 +43,7 @@ class Attention {
   Attention() = default;
   /// `core` is shared by the layers of a stack.
   Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, std::shared_ptr<const AttentionCore<T>> core,
-            bool bias, WeightLayout layout);
+            const LinearStyle& style);
 
   const Linear<T>& output() const noexcept { return output_; }
 

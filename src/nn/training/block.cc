@@ -12,17 +12,17 @@ Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const
       residual_dropout_(config.residual_dropout),
       attention_dropout_(config.attention_dropout),
       layer_(layer) {
-  const bool bias = config.biases == Biases::kAll;
+  const LinearStyle style{.bias = config.biases == Biases::kAll, .layout = names.layout, .precision = config.precision};
   const auto norm = [&](const std::string& name) { return Norm<T>(store, name, config.norm, config.norm_eps, hidden_); };
   self_norm_ = norm(names.self_norm);
-  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), bias, names.layout);
+  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), style);
   if (!names.cross_norm.empty()) {
     cross_norm_ = norm(names.cross_norm);
-    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), bias, names.layout);
+    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), style);
   }
   if (!names.feed_forward_norm.empty()) {
     feed_forward_norm_ = norm(names.feed_forward_norm);
-    feed_forward_.emplace(store, names.feed_forward, hidden_, config.intermediate_size, config.activation, bias, names.layout);
+    feed_forward_.emplace(store, names.feed_forward, hidden_, config.intermediate_size, config.activation, style);
   }
 }
 

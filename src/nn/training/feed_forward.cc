@@ -4,11 +4,11 @@ namespace regard::nn::training {
 
 template <class T>
 FeedForward<T>::FeedForward(ParameterStore<T>& store, const FeedForwardNames& names, int64_t hidden, int64_t width, Activation activation,
-                            bool bias, WeightLayout layout)
+                            const LinearStyle& style)
     : activation_(activation), hidden_(hidden), width_(width) {
-  if (!names.gate.empty()) gate_ = Linear<T>(store, names.gate, hidden, width, bias, layout);
-  up_ = Linear<T>(store, names.up, hidden, width, bias, layout);
-  down_ = Linear<T>(store, names.down, width, hidden, bias, layout);
+  if (!names.gate.empty()) gate_ = Linear<T>(store, names.gate, hidden, width, style);
+  up_ = Linear<T>(store, names.up, hidden, width, style);
+  down_ = Linear<T>(store, names.down, width, hidden, style);
 }
 
 template <class T>

@@ -17,8 +17,8 @@ template <class T>
 class FeedForward {
  public:
   FeedForward() = default;
-  FeedForward(ParameterStore<T>& store, const FeedForwardNames& names, int64_t hidden, int64_t width, Activation activation, bool bias,
-              WeightLayout layout);
+  FeedForward(ParameterStore<T>& store, const FeedForwardNames& names, int64_t hidden, int64_t width, Activation activation,
+              const LinearStyle& style);
 
   const Linear<T>& down() const noexcept { return down_; }
 

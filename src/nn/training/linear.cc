@@ -49,15 +49,16 @@ void add_gradient(ThreadPool& pool, const TrainableLinearConfig& c, TensorView<c
 }  // namespace
 
 template <class T>
-Linear<T>::Linear(ParameterStore<T>& store, const std::string& name, int64_t in, int64_t out, bool bias, WeightLayout layout)
-    : config_{.out = out, .in = in, .layout = layout}, products_(config_) {
-  const bool plain = layout == WeightLayout::kOutIn;
+Linear<T>::Linear(ParameterStore<T>& store, const std::string& name, int64_t in, int64_t out, const LinearStyle& style)
+    : config_{.out = out, .in = in, .layout = style.layout, .precision = style.precision}, products_(config_) {
+  const bool plain = style.layout == WeightLayout::kOutIn;
   weight_ = store.add(name + ".weight", {plain ? out : in, plain ? in : out}, WeightDecay::kApplied);
-  if (bias) bias_ = store.add(name + ".bias", {out}, WeightDecay::kNone);
+  if (style.bias) bias_ = store.add(name + ".bias", {out}, WeightDecay::kNone);
 }
 
 template <class T>
-Linear<T>::Linear(int weight, int64_t in, int64_t out) : config_{.out = out, .in = in}, weight_(weight), products_(config_) {}
+Linear<T>::Linear(int weight, int64_t in, int64_t out, GemmPrecision precision)
+    : config_{.out = out, .in = in, .precision = precision}, weight_(weight), products_(config_) {}
 
 template <class T>
 MemoryPlan Linear<T>::plan(const ThreadPool& pool, int64_t rows) const {

@@ -9,15 +9,22 @@
 
 namespace regard::nn::training {
 
+/// What the linear layers of a module have in common.
+struct LinearStyle {
+  bool bias = true;
+  WeightLayout layout = WeightLayout::kOutIn;
+  GemmPrecision precision = GemmPrecision::kF32;  ///< of float; double computes as it is
+};
+
 /// y = x W^T + b. Saves nothing: the caller keeps x.
 template <class T>
 class Linear {
  public:
   Linear() = default;
   /// Adds `name`.weight and, with biases, `name`.bias to the store.
-  Linear(ParameterStore<T>& store, const std::string& name, int64_t in, int64_t out, bool bias, WeightLayout layout = WeightLayout::kOutIn);
+  Linear(ParameterStore<T>& store, const std::string& name, int64_t in, int64_t out, const LinearStyle& style);
   /// With the matrix of another module, [out, in]: a tied head.
-  Linear(int weight, int64_t in, int64_t out);
+  Linear(int weight, int64_t in, int64_t out, GemmPrecision precision);
 
   int64_t in() const noexcept { return config_.in; }
   int64_t out() const noexcept { return config_.out; }

@@ -18,6 +18,8 @@ using training::StackKind;
 
 template <class T>
 Transformer<T>::Transformer(const TransformerConfig& config, uint64_t seed) : config_(completed(config)) {
+  if (!std::is_same_v<T, float> && config_.precision != training::GemmPrecision::kF32)
+    fail(Code::kUnsupported, "[Transformer] precision is bf16, which a model of double, made for checks, does not have; use f32");
   const int embedding = parameters_.add(training::embedding_name(config_), {config_.vocab_size, config_.hidden_size}, WeightDecay::kApplied);
   const bool both = config_.architecture == Architecture::kEncoderDecoder;
   if (both || config_.architecture == Architecture::kEncoder) encoder_.emplace(parameters_, config_, StackKind::kEncoder, embedding, 0);
@@ -25,8 +27,9 @@ Transformer<T>::Transformer(const TransformerConfig& config, uint64_t seed) : co
     decoder_.emplace(parameters_, config_, StackKind::kDecoder, embedding, both ? config_.num_encoder_layers : 0);
   using HeadLinear = training::Linear<T>;
   HeadLinear head = config_.head == Head::kTied
-                              ? HeadLinear(embedding, config_.hidden_size, config_.vocab_size)
-                              : HeadLinear(parameters_, training::head_name(config_), config_.hidden_size, classes(), false);
+                              ? HeadLinear(embedding, config_.hidden_size, config_.vocab_size, config_.precision)
+                              : HeadLinear(parameters_, training::head_name(config_), config_.hidden_size, classes(),
+                                           {.bias = false, .precision = config_.precision});
   loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss});
   parameters_.allocate();
   initialise(seed);

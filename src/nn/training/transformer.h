@@ -15,7 +15,8 @@ namespace regard::nn {
 template <class T>
 class Transformer {
  public:
-  /// With parameters drawn from `seed`. Errors: as completed(); kResourceExhausted.
+  /// With parameters drawn from `seed`. Errors: as completed(); kUnsupported for a precision that the
+  /// instruction set in use does not have, or that is not for T; kResourceExhausted.
   Transformer(const TransformerConfig& config, uint64_t seed);
 
   const TransformerConfig& config() const noexcept { return config_; }

@@ -7,6 +7,7 @@
 #include "nn/activation.h"
 #include "nn/block.h"
 #include "nn/norm.h"
+#include "nn/training/gemm.h"
 #include "regard/mask.h"
 #include "regard/position.h"
 #include "regard/score_terms.h"
@@ -91,6 +92,10 @@ struct TransformerConfig {
   double init_std = 0.02;
 
   Recompute recompute = Recompute::kCheap;
+
+  /// Of what enters the matrix products of linear layers and the head. kBF16: rounded there; parameters, sums, everything between the
+  /// products, attention and the loss stay f32. Needs avx512_bf16.
+  training::GemmPrecision precision = training::GemmPrecision::kF32;
 };
 
 /// Which files a model's parameters are named like.
