@@ -103,7 +103,10 @@ REGARD_NOINLINE void pair_scores_of_some(const AttentionTile& tile, const uint32
   }
 }
 
-// ---- softmax: as in attention_softmax-inl.h, with weights that are rounded to bf16 behind their sum
+// ---- softmax: as in attention_softmax-inl.h, with weights that are rounded to bf16. Their sum is that of the rounded ones, pairs times
+// ---- pairs of ones: what rounding does to a weight then cancels where all values are alike.
+
+inline constexpr int32_t kOnes = 0x3F803F80;
 
 template <int R>
 REGARD_INLINE void pair_softmax_of_all(const float* s, const F32* top, uint32_t* weights, float* m_out, float* l_out) {
@@ -118,24 +121,35 @@ REGARD_INLINE void pair_softmax_of_all(const float* s, const F32* top, uint32_t*
     for (int v = 0; v < kTileVectors; v += 2) {
       const float* at = s + r * kTileKeys + kLanes * v;
       const F32 first = exp2(sub(load(at), shift)), second = exp2(sub(load(at + kLanes), shift));
-      sum[r] = add(add(sum[r], first), second);
-      store_i(weights + r * kTilePairs + kLanes / 2 * v, narrow_row(first, second));
+      const I32 rounded = narrow_row(first, second);
+      sum[r] = add_products(sum[r], rounded, splat_i(kOnes));
+      store_i(weights + r * kTilePairs + kLanes / 2 * v, rounded);
     }
   }
   REGARD_UNROLL
   for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
 }
 
-// The weights of a vector that holds a visible key; they are 0 where the row does not see the key. Behind the sums, as
-// these are taken vector by vector.
+// The same from weights that are there, of every two vectors of which some row sees a key; they are 0 where the row does not.
 template <int R>
-REGARD_INLINE void round_weights(const float* p, const Seen<R>& seen, uint32_t* weights) {
-  for (int i = 0; i < seen.count; ++i) {
-    const int v = seen.vectors[i];
+REGARD_INLINE void round_weights(const float* p, const Seen<R>& seen, uint32_t* weights, float* l_out) {
+  F32 sum[R];
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) sum[r] = zero();
+  for (int v = 0; v < kTileVectors; v += 2) {
+    const int w = v / kPanelVectors;
+    const bool first = touched<R>(seen, w, v % kPanelVectors), second = touched<R>(seen, w, v % kPanelVectors + 1);
+    if (!first && !second) continue;
     REGARD_UNROLL
-    for (int r = 0; r < R; ++r)
-      store_first_i(weights + r * kTilePairs + kLanes / 2 * v, narrow_row(load(p + r * kTileKeys + kLanes * v), zero()), kLanes / 2);
+    for (int r = 0; r < R; ++r) {
+      const float* at = p + r * kTileKeys + kLanes * v;
+      const I32 rounded = narrow_row(first ? load(at) : zero(), second ? load(at + kLanes) : zero());
+      sum[r] = add_products(sum[r], rounded, splat_i(kOnes));
+      store_i(weights + r * kTilePairs + kLanes / 2 * v, rounded);
+    }
   }
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) l_out[r] = reduce_add(sum[r]);
 }
 
 // ---- values
@@ -278,7 +292,7 @@ void micro_tile(const AttentionTile& tile, const AttentionBf16Rows& rows, int fi
       if (tile.bias != nullptr) bias_row<R>(s + r * kTileKeys, &seen, r, tile.bias[first + r]);
     }
     softmax_of_some<R>(s, seen, changed ? nullptr : top, m, l);
-    round_weights<R>(s, seen, rows.weights);
+    round_weights<R>(s, seen, rows.weights, l);
   }
   FoldFactors factors;
   fold_scales(state.m + first, state.l + first, m, l, R, factors.old, factors.tile);

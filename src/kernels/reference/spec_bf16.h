@@ -4,7 +4,8 @@
 // It is the row of spec.h with these differences:
 //   q, k and v are rounded to bf16, to nearest even; below the normal range to 0.
 //   s_j = factor * (chain over i of q[i] * k_j[i], from 0), factor = scale * log2(e) rounded once
-//   o_c = chain over visible j of bf16(p_j) * v_j[c], from 0; l sums the p_j that are not rounded
+//   p_j is rounded to bf16 where it is used: o_c = chain over visible j of p_j * v_j[c], from 0, and
+//   l = 16 lane sums in the order of a chain (lane = j / 2 mod 16), then the lanes as in spec.h
 //   A chain is that of bf16.h. Pairs of keys are cut at absolute positions; a key that the row does not see is left out of its
 //   pair.
 #pragma once
@@ -43,13 +44,13 @@ float attention_row_spec_bf16(const float* q, int head_dim, int value_dim, int64
     float lane[kLanes] = {}, o[kMaxHeadDim];
     for (int j = 0; j < kTileKeys; ++j) {
       if (!sees(j)) continue;
-      p[j] = spec_exp2<kRounding>(s[j] - shift);
-      lane[j % kLanes] += p[j];
+      p[j] = spec_bf16(spec_exp2<kRounding>(s[j] - shift));
     }
+    for (int n = 0; n < kTileKeys; ++n) lane[n / 2 % kLanes] += p[n ^ 1];
     for (int c = 0; c < value_dim; ++c) {
       o[c] = 0.0f;
       for (int n = 0; n < kTileKeys; ++n)
-        if (const int j = n ^ 1; keeps[j]) o[c] = spec_add_product(o[c], spec_bf16(p[j]), spec_bf16(value(base + j, c)));
+        if (const int j = n ^ 1; keeps[j]) o[c] = spec_add_product(o[c], p[j], spec_bf16(value(base + j, c)));
     }
     total.fold(m, spec_lane_sum(lane), o, value_dim);
   }
