@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/atomic_file.h"
 #include "train/run_log.h"

@@ -50,6 +50,8 @@ class Option:
         """A value that the option accepts, and one that is not its default where there is a choice."""
         if self.value is None:
             return "true"
+        if self.value == "FIELD=VALUE":
+            return "run.steps=7"
         choices = re.search(r"\(([a-z0-9_-]+(?:, [a-z0-9_-]+)+)\)$", self.facts["help"])
         if choices:
             return choices.group(1).split(", ")[-1]
