@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,8 +44,24 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
+/// A choice that is about to be made.
+struct TokenChoice {
+  int64_t index = 0;                 ///< which prompt of the batch
+  std::span<const int32_t> history;  ///< prompt and text so far
+  int64_t prompt_size = 0;           ///< of the history, the prompt
+};
+/// Which ids may come next, in any order; asked once before each choice, and what it returns has to last until it is asked again.
+/// Nothing: all of them; an empty set ends the text (FinishReason::kStop); of a single id that one is taken without a draw.
+using AllowedTokens = std::function<std::optional<std::span<const int32_t>>(const TokenChoice&)>;
+
 struct GenerateOptions {
   SamplingOptions sampling;
+  /// The form that a text has to keep: the logits of all other ids are masked before anything else is done to them, so no
+  /// text is ever written that has to be thrown away. Empty: none.
+  AllowedTokens allowed;
+  /// The random stream of each text of a batch: the same for all, so that a text is what it would be alone, or stream i for
+  /// prompt i, for several tries at one prompt.
+  enum class Streams { kSame, kByIndex } streams = Streams::kSame;
   int64_t max_tokens = 128;
   /// Text that ends the generation; it is not part of the result. At most 64 strings of at most 1,024 bytes.
   std::vector<std::string> stop_strings;
@@ -93,7 +110,8 @@ struct Generation {
 
 /// Continues every prompt (token ids, not empty). Results come in the order of the prompts; each text is the same as if it
 /// had been generated alone. Errors: kInvalidArgument (an option out of range, an empty prompt, an id outside the
-/// vocabulary, a prompt that does not fit the context: the message has both numbers), kNumeric when a model gives NaN.
+/// vocabulary, a prompt that does not fit the context: the message has both numbers), kNumeric when a model gives NaN or
+/// when penalties and banned ids leave none of the allowed ones.
 /// A stop request is no error: finish says kCancelled and what was generated so far is kept.
 REGARD_API std::vector<Generation> generate(const Model& model, std::span<const std::vector<int32_t>> prompts,
                                             const GenerateOptions& options, const OnToken& on_token = {});

@@ -107,8 +107,10 @@ class Run {
 
   void choose(Text& text, std::span<const float> logits) {
     if (options_.max_tokens == 0 || text.prompt_size >= model_.context()) return finish(text, FinishReason::kLength);
-    const int64_t token_index = static_cast<int64_t>(text.history.size()) - text.prompt_size;
-    const int32_t id = sample(logits, text.history, text.prompt_size, sampling_, text.choice, token_index);
+    std::optional<std::span<const int32_t>> allowed;
+    if (options_.allowed) allowed = options_.allowed({text.index, text.history, text.prompt_size});
+    if (allowed && allowed->empty()) return finish(text, FinishReason::kStop);
+    const int32_t id = allowed ? choose_among(text, *allowed, logits) : choose_from(text, logits);
     if (std::find(stops_.begin(), stops_.end(), id) != stops_.end()) return finish(text, FinishReason::kStop);
     TokenEvent event{text.index, id, {}, 0, {}};
     if (options_.top_logprobs >= 0) {
@@ -134,6 +136,20 @@ class Run {
     if (!go_on || (options_.stop != nullptr && options_.stop->stop_requested())) return finish(text, FinishReason::kCancelled);
   }
 
+  int32_t choose_from(const Text& text, std::span<const float> logits) const {
+    const int64_t token_index = static_cast<int64_t>(text.history.size()) - text.prompt_size;
+    return sample(logits, text.history, text.prompt_size, sampling_, text.choice, token_index);
+  }
+
+  int32_t choose_among(const Text& text, std::span<const int32_t> allowed, std::span<const float> logits) {
+    for (int32_t id : allowed)
+      require(id >= 0 && static_cast<size_t>(id) < logits.size(), "[generate] the allowed ids hold {}; the vocabulary has {}", id, logits.size());
+    if (allowed.size() == 1) return allowed.front();
+    masked_.assign(logits.size(), -std::numeric_limits<float>::infinity());
+    for (int32_t id : allowed) masked_[static_cast<size_t>(id)] = logits[static_cast<size_t>(id)];
+    return choose_from(text, masked_);
+  }
+
   void finish(Text& text, FinishReason reason) const {
     if (text.decoder) text.result.text += text.decoder->flush();
     text.result.finish = reason;
@@ -145,7 +161,7 @@ class Run {
   const OnToken& on_token_;
   SamplingOptions sampling_;
   std::vector<int32_t> stops_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, masked_;
 };
 
 }  // namespace
@@ -159,6 +175,7 @@ std::vector<Generation> generate(const Model& model, std::span<const std::vector
   for (size_t i = 0; i < prompts.size(); ++i) {
     sequences.emplace_back(model);
     texts[i].index = static_cast<int64_t>(i);
+    if (options.streams == GenerateOptions::Streams::kByIndex) texts[i].choice = i;
     texts[i].sequence = &sequences.back();
     texts[i].prompt = prompts[i];
     run.start(texts[i]);
