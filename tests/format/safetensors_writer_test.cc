@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 #include "../support/temp_dir.h"
@@ -35,7 +35,7 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
     EXPECT_EQ(found->type, DType::kF32);
     std::vector<uint8_t> read(found->bytes);
     ASSERT_TRUE(source.read(*found, read));
-    EXPECT_EQ(std::memcmp(read.data(), tensor.bytes.data(), read.size()), 0);
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(read)), tensor.bytes));
   }
   const std::string header = safetensors_header(tensors, metadata).value_or_throw();
   EXPECT_EQ(header.size() % 64, 0u);

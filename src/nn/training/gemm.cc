@@ -27,6 +27,7 @@ int columns_of(int64_t panel, int64_t columns, const GemmKernels& k) {
 }
 
 void pack_panel(const GemmKernels& k, const Matrix& b, int64_t panel, float* panels) {
+  if (b.inner == 0) return;  // an empty matrix may have no address
   const int64_t c = panel * k.panel_columns;
   float* to = panels + c * b.inner;
   const int columns = columns_of(panel, b.columns, k);

@@ -30,6 +30,7 @@ int columns_of(int64_t panel, int64_t columns) {
 int64_t cut(int64_t inner, int64_t i, int64_t chunks) { return i == chunks ? inner : inner * i / chunks / 2 * 2; }
 
 void pack_panel(const Matrix& b, int64_t panel, uint32_t* panels) {
+  if (b.inner == 0) return;  // an empty matrix may have no address
   const int64_t c = panel * kPanelColumns;
   uint32_t* const to = panels + c * pairs(b.inner);
   const int columns = columns_of(panel, b.columns);
