@@ -102,11 +102,13 @@ struct TrainConfig {
   };
 
   struct Run {
+    enum class Precision { kF32, kBf16 };
     uint64_t seed = 1;
     int64_t steps = 1000;
     int64_t batch = 16;         ///< sequences of a step
     int64_t micro_batch = 0;    ///< sequences at once; 0: all of a step. Changes the memory, not the result (1e-6)
     int64_t sequence = 128;     ///< tokens of a sequence; a task has its own
+    Precision precision = Precision::kF32;  ///< of what enters matrix products; kBf16 needs an instruction set with bf16
     int64_t evaluate_every = 250;
     int64_t save_every = 500;
     int64_t log_every = 10;

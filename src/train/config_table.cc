@@ -125,6 +125,7 @@ constexpr Field kFields[] = {
     number<&C::run, &R::batch>("run", "batch", 1, kMillion, "Sequences of a step."),
     number<&C::run, &R::micro_batch>("run", "micro_batch", 0, kMillion, "Sequences at once, which decides the memory; 0: all of a step."),
     number<&C::run, &R::sequence>("run", "sequence", 1, kBillion, "Tokens of a sequence; a task has its own."),
+    choice<&C::run, &R::precision>("run", "precision", "f32|bf16", "Of what enters matrix products; sums, weights and attention are f32 always."),
     number<&C::run, &R::evaluate_every>("run", "evaluate_every", 0, 1e12, "Steps from one measurement of the whole validation split to the next; 0: at the end alone."),
     number<&C::run, &R::save_every>("run", "save_every", 0, 1e12, "Steps from one checkpoint to the next; 0: at the end alone.", OnResume::kFree),
     number<&C::run, &R::log_every>("run", "log_every", 1, 1e12, "Steps from one line of the log to the next.", OnResume::kFree),

@@ -215,6 +215,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   t.z_loss = m.z_loss;
   t.init_std = m.initializer_std;
   t.recompute = recompute_of(m.recompute);
+  if (config.run.precision == TrainConfig::Run::Precision::kBf16) t.precision = nn::training::GemmPrecision::kBF16;
   return nn::completed(t);
 }
 
