@@ -52,6 +52,7 @@ Command tokens_train_command();
 Command eval_command();
 Command train_command();
 Command info_command();
+Command convert_command();
 Command logits_command();
 Command attend_command();
 Command mask_draw_command();

@@ -1,0 +1,304 @@
+// From one format to the other. Read Conversion::run(): plan the tensors by the family's table, say the configuration in the other
+// form, read that back, and only then write.
+#include "regard/convert.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "format/gguf_tokenizer_writer.h"
+#include "format/gguf_writer.h"
+#include "format/safetensors_writer.h"
+#include "format/tokenizer_json_writer.h"
+#include "kernels/reference/linear.h"
+#include "model/convert_config.h"
+#include "model/convert_tensor.h"
+#include "model/facts_gguf.h"
+#include "model/facts_hf.h"
+#include "model/open.h"
+#include "regard/json.h"
+
+namespace regard {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace model;
+
+// A tensor that will be written.
+struct Planned {
+  const TensorInfo* source = nullptr;  // null: `made`
+  Rearrangement how;
+  std::string name;
+  DType type = DType::kF32;
+  std::vector<int64_t> shape;
+  int64_t more_rows = 0;
+  std::vector<float> made;
+};
+
+class Conversion {
+ public:
+  Conversion(const std::string& from, const std::string& to, const ConvertOptions& options)
+      : to_(to),
+        options_(options),
+        opened_(open_model(from, FileAccess::kRead, options.tokenizer == ConvertOptions::Tokenizer::kConvert ? WithTokenizer::kYes : WithTokenizer::kNo)),
+        family_(find_family(opened_.facts)),
+        towards_(fs::path(to).extension() == ".gguf" ? Towards::kGguf : Towards::kHuggingFace) {}
+
+  ConvertReport run() {
+    const bool from_gguf = opened_.facts.kind == FileKind::kGguf;
+    if (from_gguf == (towards_ == Towards::kGguf))
+      fail(Code::kInvalidArgument, "[convert] '{}' and '{}' are of one format; give a directory and a name that ends in .gguf", opened_.path, to_);
+    if (family_.gguf_architectures.empty())
+      fail(Code::kUnsupported, "[convert] a model of type '{}' is known to this library alone; no GGUF architecture has its shape", opened_.facts.architecture);
+    if (options_.type && *options_.type != DType::kF32 && *options_.type != DType::kF16 && *options_.type != DType::kBF16 &&
+        !(*options_.type == DType::kQ8_0 && towards_ == Towards::kGguf))
+      fail(Code::kUnsupported, "[convert] type {}; expected f32, f16, bf16, or (in a GGUF file) q8_0", info(*options_.type).name);
+    complete_facts();
+    config_ = configure(family_, opened_.facts);
+    const PartNames* head = family_.find(Part::kHead);
+    tied_ = config_.tied_embeddings || opened_.source.find(source_name(*head, 0, ".weight")) == nullptr;
+    config_.tied_embeddings = tied_;
+    report_.family = family_.name;
+    return towards_ == Towards::kGguf ? to_gguf() : to_directory();
+  }
+
+ private:
+  // What a GGUF file leaves to its tensors.
+  void complete_facts() {
+    Facts& f = opened_.facts;
+    if (f.kind != FileKind::kGguf) return;
+    const auto has = [&](Part part, std::string_view suffix) {
+      const PartNames* names = family_.find(part);
+      return names != nullptr && opened_.source.find(source_name(*names, 0, suffix)) != nullptr;
+    };
+    if (!f.vocab_size) {
+      const TensorInfo* embedding = opened_.source.find(source_name(*family_.find(Part::kEmbedding), 0, ".weight"));
+      if (embedding == nullptr || embedding->shape.empty()) fail(Code::kCorruptData, "[convert] {} has no embedding", opened_.path);
+      f.vocab_size = embedding->shape[0];
+    }
+    f.qkv_bias = has(Part::kQuery, ".bias");
+    f.mlp_bias = has(Part::kUp, ".bias");
+    if (const PartNames* divisors = family_.find(Part::kRopeDivisors); divisors != nullptr && opened_.source.find(source_name(*divisors, 0, ".weight")) != nullptr)
+      fail(Code::kUnsupported, "[convert] tensor rope_freqs divides the frequencies one by one, and config.json has no place for such divisors");
+  }
+
+  std::string source_name(const PartNames& part, int64_t layer, std::string_view suffix) const {
+    return tensor_name(opened_.facts.kind == FileKind::kGguf ? part.gguf : part.hugging_face, layer, suffix);
+  }
+  std::string target_name(const PartNames& part, int64_t layer, std::string_view suffix) const {
+    return tensor_name(towards_ == Towards::kGguf ? part.gguf : part.hugging_face, layer, suffix);
+  }
+
+  // Every tensor of the source finds its place, or is named.
+  void plan(int64_t more_rows) {
+    for (const PartNames& part : family_.parts) {
+      const bool once = part.hugging_face.find("{}") == std::string_view::npos;
+      for (int64_t layer = 0; layer < (once ? 1 : config_.num_layers); ++layer)
+        for (const std::string_view suffix : {".weight", ".bias"}) plan_tensor(part, layer, suffix, more_rows);
+    }
+    const std::vector<std::string> unused = opened_.source.unused();
+    for (const std::string& name : unused)
+      if (!name.ends_with("inv_freq") && !name.ends_with("masked_bias") && !name.ends_with(".attn.bias"))
+        fail(Code::kCorruptData, "[convert] no {} model has a tensor {}", family_.name, name);
+  }
+
+  void plan_tensor(const PartNames& part, int64_t layer, std::string_view suffix, int64_t more_rows) {
+    if (part.part == Part::kRopeDivisors) return;
+    const std::string name = source_name(part, layer, suffix);
+    const TensorInfo* source = opened_.source.find(name);
+    const bool from_directory = opened_.facts.kind == FileKind::kHuggingFace;
+    if (source == nullptr && from_directory && name.starts_with(family_.hf_prefix))
+      source = opened_.source.find(std::string_view(name).substr(family_.hf_prefix.size()));
+    if (source == nullptr) return;
+    opened_.source.ignore(source->name);
+    if (part.part == Part::kHead && tied_) return;  // the embedding again
+    if (!is_weight_type(source->type) || source->shape.empty() || source->shape.size() > 2 || source->values() < 1)
+      fail(Code::kUnsupported, "[convert] tensor {} is of type {} and shape {}; expected a vector or matrix of numbers", source->name,
+           info(source->type).name, shape_text(source->shape));
+    Planned planned;
+    planned.source = source;
+    planned.how = rearrangement_of(family_, config_, part.part, suffix == ".bias");
+    planned.name = target_name(part, layer, suffix);
+    planned.shape = source->shape;
+    if (planned.how.transposed && planned.shape.size() == 2) std::swap(planned.shape[0], planned.shape[1]);
+    if (planned.how.interleaved_heads > 0 && planned.shape[0] != planned.how.interleaved_heads * config_.head_dim)
+      fail(Code::kCorruptData, "[convert] tensor {} has {} rows; expected {} heads of {}", source->name, planned.shape[0], planned.how.interleaved_heads,
+           config_.head_dim);
+    if (part.part == Part::kEmbedding || part.part == Part::kHead) {
+      if (planned.shape.size() != 2) fail(Code::kCorruptData, "[convert] tensor {} has shape {}; expected a matrix", source->name, shape_text(planned.shape));
+      planned.more_rows = more_rows;
+      planned.shape[0] += more_rows;
+    }
+    planned.type = type_for(planned, part.part);
+    planned_.push_back(std::move(planned));
+  }
+
+  DType type_for(const Planned& planned, Part part) {
+    const bool gguf = towards_ == Towards::kGguf, vector = planned.shape.size() < 2;
+    if (gguf && (vector || part == Part::kPositions)) return DType::kF32;
+    const DType own = info(planned.source->type).values == 1 ? planned.source->type : DType::kF32;
+    if (vector && !options_.type) return matrices_;  // where they hold it, see type_of_vector()
+    DType type = options_.type.value_or(own);
+    if (gguf && !options_.type && planned.source->type == DType::kQ8_0) type = DType::kQ8_0;
+    if (type == DType::kQ8_0 && planned.shape.back() % info(type).values != 0) {
+      ++report_.f16_instead;
+      type = DType::kF16;
+    }
+    if (!gguf && !vector && part == Part::kEmbedding) matrices_ = type;  // the first part of every family
+    return type;
+  }
+
+  std::vector<float> values_of(const Planned& planned) {
+    if (planned.source == nullptr) return planned.made;
+    if (options_.stop != nullptr && options_.stop->stop_requested()) fail(Code::kCancelled, "[convert] stopped on request");
+    const TensorInfo& source = *planned.source;
+    std::vector<uint8_t> bytes(source.bytes);
+    std::move(opened_.source.read(source, bytes)).value_or_throw();
+    std::vector<float> values(static_cast<size_t>(source.values()));
+    kernels::reference::decode_row(source.type, bytes.data(), source.values(), values.data());
+    std::vector<int64_t> shape = source.shape;
+    rearrange(planned.how, towards_, values, shape);
+    if (planned.more_rows > 0) add_mean_rows(planned.more_rows, values, shape);
+    done_ += source.bytes;
+    if (options_.progress) options_.progress(done_, std::max(done_, total_));
+    return values;
+  }
+
+  void refuse_existing(const fs::path& path) const {
+    std::error_code ignored;
+    if (options_.existing == ConvertOptions::Existing::kRefuse && fs::exists(path, ignored))
+      fail(Code::kInvalidArgument, "[convert] '{}' is there already; give another name, or ask for it to be replaced", path.string());
+  }
+
+  void count_planned() {
+    for (const Planned& p : planned_) {
+      if (p.source != nullptr) total_ += p.source->bytes;
+      int64_t values = 1;
+      for (const int64_t n : p.shape) values *= n;
+      report_.tensor_bytes += static_cast<uint64_t>(values / info(p.type).values * info(p.type).bytes);
+    }
+    report_.tensors = static_cast<int64_t>(planned_.size());
+  }
+
+  ConvertReport to_gguf() {
+    refuse_existing(to_);
+    Facts& facts = opened_.facts;
+    GgufMetadata metadata = gguf_metadata(family_, facts, config_, fs::path(opened_.path).filename().string());
+    int64_t rows = config_.vocab_size;
+    if (opened_.tokenizer) rows = add_gguf_tokenizer(*opened_.tokenizer, rows, metadata).value_or_throw();
+    add_end_ids(metadata);
+    if (opened_.chat_template && opened_.tokenizer) metadata.insert("tokenizer.chat_template", gguf_value(std::string_view(*opened_.chat_template)));
+    metadata.insert(fmt::format("{}.vocab_size", family_.gguf_architectures.front()), gguf_value(static_cast<uint32_t>(rows)));
+    report_.added_rows = rows - config_.vocab_size;
+    plan(report_.added_rows);
+    const std::vector<float> divisors = config_.position == nn::PositionKind::kRope ? rope_divisors(config_.rope) : std::vector<float>();
+    DecoderConfig written = configure(family_, facts_from_gguf(metadata).value_or_throw());
+    if (!divisors.empty()) {
+      if (family_.find(Part::kRopeDivisors) == nullptr)
+        fail(Code::kUnsupported, "[convert] rotary scaling 'llama3': GGUF files of the family {} have no place for it", family_.name);
+      Planned made;
+      made.name = tensor_name(family_.find(Part::kRopeDivisors)->gguf, 0, ".weight");
+      made.shape = {static_cast<int64_t>(divisors.size())};
+      made.made = divisors;
+      planned_.push_back(std::move(made));
+      written.rope.divisors.assign(divisors.begin(), divisors.end());
+    }
+    expect_same(config_, written);
+    count_planned();
+    std::vector<GgufTensorHead> heads;
+    for (const Planned& p : planned_) heads.push_back({p.name, p.type, p.shape});
+    const auto bytes = [this](size_t i) -> Result<std::vector<uint8_t>> { return encode(values_of(planned_[i]), planned_[i].type); };
+    const Overwrite overwrite = options_.existing == ConvertOptions::Existing::kReplace ? Overwrite::kReplace : Overwrite::kRefuse;
+    std::move(write_gguf(to_, metadata, heads, bytes, overwrite)).value_or_throw();
+    return report_;
+  }
+
+  // The ids that end a text, where the tokenizer did not name them.
+  void add_end_ids(GgufMetadata& metadata) const {
+    const std::vector<int32_t>& ids = opened_.facts.eos_ids;
+    if (ids.size() > 2) fail(Code::kUnsupported, "[convert] {} tokens end a text; a GGUF file names two", ids.size());
+    if (ids.empty()) return;
+    const auto put = [&](const char* key, int32_t id) { metadata.insert(key, gguf_value(static_cast<uint32_t>(id))); };
+    put("tokenizer.ggml.eos_token_id", ids[0]);  // insert() keeps what the tokenizer said
+    const auto named = metadata.optional_integer("tokenizer.ggml.eos_token_id", 0, INT32_MAX).value_or_throw();
+    for (const int32_t id : ids)
+      if (id != named) put("tokenizer.ggml.eot_token_id", id);
+  }
+
+  ConvertReport to_directory() {
+    const fs::path folder(to_);
+    refuse_existing(folder);
+    plan(0);
+    count_planned();
+    const std::string_view dtypes[] = {"float32", "float16", "bfloat16"};
+    const DType type = options_.type.value_or(matrices_);
+    const std::string config_json = hf_config_json(family_, opened_.facts, config_, dtypes[type == DType::kF16 ? 1 : type == DType::kBF16 ? 2 : 0]);
+    expect_same(config_, configure(family_, facts_from_hf(read_hf_config(config_json).value_or_throw()).value_or_throw()));
+    std::string tokenizer_json;
+    if (opened_.tokenizer) {
+      if (std::holds_alternative<SpmSpec>(opened_.tokenizer->model))
+        fail(Code::kUnsupported, "[convert] the tokenizer merges by score, which tokenizer.json cannot say; convert the model without its tokenizer");
+      tokenizer_json = write_tokenizer_json(*opened_.tokenizer).value_or_throw();
+    }
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) fail(Code::kIo, "[convert] cannot make the directory '{}': {}", to_, error.message());
+    write_tensors(folder);
+    const auto text = [&](const char* name, const std::string& bytes) {
+      std::move(write_file((folder / name).string(), std::as_bytes(std::span(bytes)))).value_or_throw();
+    };
+    if (!tokenizer_json.empty()) {
+      text("tokenizer.json", tokenizer_json);
+      text("tokenizer_config.json", tokenizer_config());
+      if (opened_.chat_template) text("chat_template.jinja", *opened_.chat_template);
+    }
+    text("config.json", config_json);  // last: without it the directory is no model
+    return report_;
+  }
+
+  void write_tensors(const fs::path& folder) {
+    std::vector<std::vector<uint8_t>> bytes;
+    std::vector<SafetensorsEntry> entries;
+    for (Planned& p : planned_) {
+      const std::vector<float> values = values_of(p);
+      if (p.shape.size() < 2 && !options_.type && !holds_exactly(values, p.type)) p.type = DType::kF32;
+      bytes.push_back(encode(values, p.type));
+    }
+    for (size_t i = 0; i < planned_.size(); ++i)
+      entries.push_back({planned_[i].name, planned_[i].type, planned_[i].shape, std::as_bytes(std::span(bytes[i]))});
+    const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
+    std::move(write_safetensors((folder / "model.safetensors").string(), entries, metadata)).value_or_throw();
+  }
+
+  std::string tokenizer_config() const {
+    const TokenizerSpec& spec = *opened_.tokenizer;
+    JsonWriter json;
+    json.begin_object().member("tokenizer_class", "PreTrainedTokenizerFast").member("model_max_length", config_.context);
+    const std::pair<std::string_view, const std::optional<int32_t>*> ids[] = {
+        {"bos_token", &spec.bos}, {"eos_token", &spec.eos}, {"unk_token", &spec.unk}, {"pad_token", &spec.pad}};
+    for (const auto& [name, id] : ids)
+      if (*id) json.member(name, spec.pieces[static_cast<size_t>(**id)]);
+    return json.end().finish(JsonStyle::kIndented) + "\n";
+  }
+
+  std::string to_;
+  const ConvertOptions& options_;
+  OpenedModel opened_;
+  const Family& family_;
+  Towards towards_;
+  DecoderConfig config_;
+  bool tied_ = false;
+  DType matrices_ = DType::kF32;
+  std::vector<Planned> planned_;
+  ConvertReport report_;
+  uint64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+ConvertReport convert_model(const std::string& from, const std::string& to, const ConvertOptions& options) {
+  return Conversion(from, to, options).run();
+}
+
+}  // namespace regard
