@@ -12,6 +12,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   set(REGARD_FALSE_WARNINGS -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 
+# clang warns of a function that libstdc++ 12 deprecates and calls itself, in std::stable_sort.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND REGARD_FALSE_WARNINGS -Wno-deprecated-declarations)
+endif()
+
 # What every target of ours is compiled with. g++ leaves sign conversions out of -Wconversion in C++; clang is told the same. Contraction is off because a fused multiply-add that the compiler invents
 # changes the bits of a row; wide instructions come from target pragmas in src/kernels/isa, never from a flag here.
 function(regard_compile_options target)
