@@ -70,13 +70,14 @@ Caches Decoder::make_caches() const {
   return caches;
 }
 
-void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, float* out) const {
+void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options,
+                      const LayerObserver* observer, float* out) const {
   const int64_t width = options.output == Output::kLogits ? config_.vocab_size : config_.hidden_size;
   Chunk chunk;
   int64_t written = 0;
   const auto flush = [&] {
     if (chunk.rows == 0) return;
-    run_chunk({pool, scratch, chunk.rows, options.stop}, chunk, options.output, out + written * width);
+    run_chunk({pool, scratch, chunk.rows, options.stop}, chunk, options.output, observer, out + written * width);
     for (const Chunk::Piece& piece : chunk.pieces)
       for (size_t t = piece.begin; t < piece.end; ++t) written += wanted(*piece.feed, t) ? 1 : 0;
     chunk = {};
@@ -94,7 +95,7 @@ void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const De
   flush();
 }
 
-void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, float* out) const {
+void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, const LayerObserver* observer, float* out) const {
   const int64_t rows = pass.rows, hidden = config_.hidden_size, half = rope_ ? rope_->half() : 0;
   AlignedBuffer<float> x(static_cast<size_t>(rows * hidden));
   // Angles of full layers, then of windowed ones: cosines and sines of every row.
@@ -137,7 +138,13 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
     if (pass.stop != nullptr && pass.stop->stop_requested()) fail(Code::kCancelled, "[Model::forward] stopped on request");
     for (size_t i = 0; i < sequences.size(); ++i) sequences[i].cache = &(*chunk.pieces[i].feed->caches)[layer];
-    weights_.blocks[layer].forward(pass, config_.windowed[layer] ? windowed : full, sequences, x.data());
+    nn::AttentionObserver observe;
+    nn::Pass watched = pass;
+    if (observer != nullptr) {
+      observe = [&](const nn::ObservedAttention& seen) { (*observer)(static_cast<int64_t>(layer), seen); };
+      watched.observer = &observe;
+    }
+    weights_.blocks[layer].forward(watched, config_.windowed[layer] ? windowed : full, sequences, x.data());
   }
 
   const auto count = static_cast<int64_t>(output_rows.size());

@@ -1,6 +1,7 @@
 // A decoder-only Transformer as modules: embedding, blocks, final norm, head. Start at Decoder::forward.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -32,6 +33,9 @@ struct DecoderFeed {
   Feed::Rows rows = Feed::Rows::kLast;
 };
 
+/// What the attention of a layer is shown to, see nn/attention_looks.h.
+using LayerObserver = std::function<void(int64_t layer, const nn::ObservedAttention&)>;
+
 /// The shape of one layer's cache, and what a token takes in the caches of all layers.
 KvGeometry cache_geometry(const DecoderConfig& config);
 uint64_t cache_bytes_per_token(const DecoderConfig& config);
@@ -50,12 +54,13 @@ class Decoder {
 
   Caches make_caches() const;
 
-  /// What Model::forward promises, on checked feeds. On an error the caches hold a part of the tokens; the caller truncates.
-  void forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, float* out) const;
+  /// What Model::forward promises, on checked feeds; `observer` may be null. On an error the caches hold a part of the tokens; the caller truncates.
+  void forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, const LayerObserver* observer,
+               float* out) const;
 
  private:
   struct Chunk;
-  void run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, float* out) const;
+  void run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, const LayerObserver* observer, float* out) const;
   const nn::Linear& head() const { return weights_.head.out() > 0 ? weights_.head : weights_.embedding; }
 
   DecoderConfig config_;

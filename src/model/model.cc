@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "model/model_impl.h"
 #include "model/weights.h"
+#include "regard/model_attention.h"
 #include "regard/tokenizer.h"
 #include "runtime/thread_pool.h"
 
@@ -114,24 +115,27 @@ int64_t Model::num_rows(std::span<const Feed> feeds) {
   return rows;
 }
 
-void Model::forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const {
+namespace {
+
+void run_forward(const Model& model, std::span<const Feed> feeds, const ForwardOptions& options, const model::LayerObserver* observer, float* out) {
   require(options.chunk >= 1, "[Model::forward] chunk is {}; expected 1 or more", options.chunk);
+  const Model::Impl& impl = *model.shared_impl();
   std::vector<model::DecoderFeed> checked;
   std::set<const Sequence*> seen;
   for (const Feed& feed : feeds) {
     require(feed.sequence != nullptr, "[Model::forward] a feed has no sequence");
     require(seen.insert(feed.sequence).second, "[Model::forward] one sequence is fed twice; join its tokens into one feed");
     Sequence::Impl& sequence = feed.sequence->impl();
-    require(sequence.model == impl_, "[Model::forward] a sequence belongs to another model");
+    require(sequence.model == model.shared_impl(), "[Model::forward] a sequence belongs to another model");
     const auto known = static_cast<int64_t>(sequence.tokens.size()), more = static_cast<int64_t>(feed.tokens.size());
-    require(known + more <= context(), "[Model::forward] a sequence of {} tokens is fed {} more; the context has room for {}", known, more, context());
+    require(known + more <= model.context(), "[Model::forward] a sequence of {} tokens is fed {} more; the context has room for {}", known, more, model.context());
     for (int32_t id : feed.tokens)
-      require(id >= 0 && id < info().vocab_size, "[Model::forward] token id {} is outside the vocabulary of {}", id, info().vocab_size);
+      require(id >= 0 && id < model.info().vocab_size, "[Model::forward] token id {} is outside the vocabulary of {}", id, model.info().vocab_size);
     if (more > 0) checked.push_back({&sequence.caches, feed.tokens, feed.rows});
   }
-  const std::lock_guard lock(impl_->turn);
+  const std::lock_guard lock(impl.turn);
   try {
-    impl_->decoder.forward(default_pool(), impl_->scratch, checked, options, out);
+    impl.decoder.forward(default_pool(), impl.scratch, checked, options, observer, out);
   } catch (...) {
     for (const Feed& feed : feeds) {
       Sequence::Impl& sequence = feed.sequence->impl();
@@ -143,6 +147,17 @@ void Model::forward(std::span<const Feed> feeds, const ForwardOptions& options, 
     auto& tokens = feed.sequence->impl().tokens;
     tokens.insert(tokens.end(), feed.tokens.begin(), feed.tokens.end());
   }
+}
+
+}  // namespace
+
+void Model::forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const { run_forward(*this, feeds, options, nullptr, out); }
+
+void watch_forward(const Model& model, const Feed& feed, const ForwardOptions& options, const OnLayerAttention& on_layer, float* out) {
+  const model::LayerObserver observer = [&](int64_t layer, const nn::ObservedAttention& seen) {
+    on_layer({layer, seen.q, seen.k, seen.lse, seen.mask, seen.options});
+  };
+  run_forward(model, {&feed, 1}, options, &observer, out);
 }
 
 Sequence::Sequence(const Model& model) : impl_(std::make_unique<Impl>()) {

@@ -33,12 +33,7 @@ AttentionLayerConfig completed(AttentionLayerConfig c) {
 // The biases of a layer for all sequences of a pass; keys are those of the caches, which stand at positions 0, 1, 2 ...
 void place_terms(const AttentionLayerConfig& config, std::span<const SequenceQueries> queries, std::span<const SequenceRows> sequences,
                  double scale, std::optional<ScoreTerms>& terms) {
-  AttentionOptions options;
-  if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
-  if (!config.t5_table.empty()) {
-    const int64_t buckets = static_cast<int64_t>(config.t5_table.size()) / config.num_q_heads;
-    options.t5 = T5Bias{{config.t5_table.data(), {buckets, config.num_q_heads}}, T5Direction::kCausal, config.t5_max_distance};
-  }
+  const AttentionOptions options = attention_options(config);
   if (!options.alibi && !options.t5) return;
   CallSizes sizes;
   sizes.batch = static_cast<int64_t>(queries.size());
@@ -124,7 +119,10 @@ void AttentionLayer::forward(const Pass& pass, const float* x, const RopeAngles&
   std::optional<ScoreTerms> terms;
   place_terms(config_, queries, sequences, shape.scale, terms);
   if (terms) shape.terms = &*terms;
+  std::optional<AttentionLooks> looks;
+  if (pass.observer != nullptr) looks.emplace(config_, queries);
   attend_sequences(queries, shape, plan_, pass.scratch.attention, pass.pool, pass.stop);
+  if (looks) looks->show(*pass.observer);
 
   TensorView<const float> context(q, {rows, q_width});
   context.strides[0] = q_stride;

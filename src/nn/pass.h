@@ -6,6 +6,7 @@
 
 #include "attention/attention.h"
 #include "base/aligned_buffer.h"
+#include "nn/attention_looks.h"
 #include "regard/stop_token.h"
 #include "runtime/thread_pool.h"
 
@@ -38,6 +39,7 @@ struct Pass {
   Scratch& scratch;
   int64_t rows = 0;  ///< tokens of all sequences together
   const StopToken* stop = nullptr;
+  const AttentionObserver* observer = nullptr;  ///< of the attention; null: nobody looks
 };
 
 }  // namespace regard::nn
