@@ -45,6 +45,7 @@ const std::vector<Option>& common_options();
 std::vector<Option> all_options(const Command& command);
 
 Command generate_command();
+Command poem_command();
 Command chat_command();
 Command tokens_encode_command();
 Command tokens_decode_command();

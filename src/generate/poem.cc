@@ -50,11 +50,14 @@ class Form {
       if (refused == nullptr) given_.push_back(*id);
       else if (std::find(refused->begin(), refused->end(), c) == refused->end()) refused->push_back(c);
     }
-    require(unknown.empty(), "[write_acrostic] unknown to this model: {}; take characters of its training text (a model of simplified characters knows no traditional ones)", named(unknown));
+    require(unknown.empty(), "[write_acrostic] unknown to this model: {}; take characters of its training text (a model of simplified characters knows no traditional ones)",
+            named(unknown));
     require(others.empty(), "[write_acrostic] no Han characters: {}; a verse begins with one", named(others));
     for (const char32_t mark : {kVerseComma, kVerseStop}) {
       const std::optional<int32_t> id = vocabulary.find(mark);
-      if (!id) fail(Code::kUnsupported, "[write_acrostic] this model has no token for {}, which ends a verse; take a model of Chinese verse whose tokens are characters", named(mark));
+      if (!id)
+        fail(Code::kUnsupported, "[write_acrostic] this model has no token for {}, which ends a verse; take a model of Chinese verse whose tokens are characters",
+             named(mark));
       marks_.push_back(*id);
     }
   }
@@ -83,8 +86,10 @@ class Form {
 void check(const PoemOptions& o) {
   require(o.form == VerseForm::kFive || o.form == VerseForm::kSeven, "[write_acrostic] a form of {} characters; expected 5 or 7", static_cast<int>(o.form));
   require(o.candidates >= 1 && o.candidates <= kMaxCandidates, "[write_acrostic] {} candidates; expected 1 to {}", o.candidates, kMaxCandidates);
-  require(o.candidates == 1 || o.sampling.temperature != 0, "[write_acrostic] {} candidates at temperature 0 would all be the same; ask for one, or for a temperature above 0", o.candidates);
-  require(std::isfinite(o.repetition_cost) && o.repetition_cost >= 0, "[write_acrostic] a repetition costs {} nats; expected a finite number, 0 or more", o.repetition_cost);
+  require(o.candidates == 1 || o.sampling.temperature != 0,
+          "[write_acrostic] {} candidates at temperature 0 would all be the same; ask for one, or for a temperature above 0", o.candidates);
+  require(std::isfinite(o.repetition_cost) && o.repetition_cost >= 0, "[write_acrostic] a repetition costs {} nats; expected a finite number, 0 or more",
+          o.repetition_cost);
 }
 
 // Poems stand one to a line in the training text, so the end of a line is what comes before one.
@@ -133,7 +138,8 @@ std::vector<Poem> write_acrostic(const Model& model, std::string_view acrostic, 
   const Form form(vocabulary, acrostic, static_cast<int64_t>(options.form));
   const std::vector<int32_t> start = start_of(tokenizer, vocabulary);
   const auto begun = static_cast<int64_t>(start.size());
-  require(begun + form.size() <= model.context(), "[write_acrostic] this poem makes a text of {} tokens, the context has room for {}; give fewer characters or load the model with a larger context",
+  require(begun + form.size() <= model.context(),
+          "[write_acrostic] this poem makes a text of {} tokens, the context has room for {}; give fewer characters or load the model with a larger context",
           begun + form.size(), model.context());
 
   // A prompt is not empty, so the first given character belongs to it: it is nobody's choice anyway.
@@ -173,7 +179,7 @@ std::vector<Poem> write_acrostic(const Model& model, std::string_view acrostic, 
     rate(poem, form, logprobs, options.repetition_cost);
     write_verses(poem, form, tokenizer);
   }
-  std::stable_sort(poems.begin(), poems.end(), [](const Poem& a, const Poem& b) { return a.score > b.score; });
+  std::sort(poems.begin(), poems.end(), [](const Poem& a, const Poem& b) { return a.score != b.score ? a.score > b.score : a.candidate < b.candidate; });
   return poems;
 }
 
