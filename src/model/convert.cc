@@ -110,26 +110,24 @@ class Conversion {
     const bool from_directory = opened_.facts.kind == FileKind::kHuggingFace;
     if (source == nullptr && from_directory && name.starts_with(family_.hf_prefix))
       source = opened_.source.find(std::string_view(name).substr(family_.hf_prefix.size()));
-    if (source == nullptr) return;
+    if (source == nullptr) {
+      const bool needed = suffix == ".weight" ? part.part != Part::kHead : part.bias == Bias::kAlways;
+      if (needed) fail(Code::kCorruptData, "[convert] {} lacks tensor {}, which every {} model has", opened_.path, name, family_.name);
+      return;
+    }
     opened_.source.ignore(source->name);
     if (part.part == Part::kHead && tied_) return;  // the embedding again
-    if (!is_weight_type(source->type) || source->shape.empty() || source->shape.size() > 2 || source->values() < 1)
-      fail(Code::kUnsupported, "[convert] tensor {} is of type {} and shape {}; expected a vector or matrix of numbers", source->name,
-           info(source->type).name, shape_text(source->shape));
+    if (!is_weight_type(source->type)) fail(Code::kUnsupported, "[convert] tensor {} is of type {}, which no model computes with", source->name, info(source->type).name);
     Planned planned;
     planned.source = source;
     planned.how = rearrangement_of(family_, config_, part.part, suffix == ".bias");
     planned.name = target_name(part, layer, suffix);
-    planned.shape = source->shape;
-    if (planned.how.transposed && planned.shape.size() == 2) std::swap(planned.shape[0], planned.shape[1]);
-    if (planned.how.interleaved_heads > 0 && planned.shape[0] != planned.how.interleaved_heads * config_.head_dim)
-      fail(Code::kCorruptData, "[convert] tensor {} has {} rows; expected {} heads of {}", source->name, planned.shape[0], planned.how.interleaved_heads,
-           config_.head_dim);
-    if (part.part == Part::kEmbedding || part.part == Part::kHead) {
-      if (planned.shape.size() != 2) fail(Code::kCorruptData, "[convert] tensor {} has shape {}; expected a matrix", source->name, shape_text(planned.shape));
-      planned.more_rows = more_rows;
-      planned.shape[0] += more_rows;
-    }
+    std::vector<int64_t> here = planned.shape = part_shape(config_, part.part, suffix == ".bias");
+    if (planned.how.transposed) std::swap(from_directory ? here[0] : planned.shape[0], from_directory ? here[1] : planned.shape[1]);
+    if (source->shape != here)
+      fail(Code::kCorruptData, "[convert] tensor {} has shape {}; the configuration implies {}", source->name, shape_text(source->shape), shape_text(here));
+    if (part.part == Part::kEmbedding || part.part == Part::kHead) planned.more_rows = more_rows;
+    if (planned.more_rows > 0) planned.shape[0] += more_rows;
     planned.type = type_for(planned, part.part);
     planned_.push_back(std::move(planned));
   }

@@ -52,6 +52,27 @@ Rearrangement rearrangement_of(const Family& family, const DecoderConfig& config
   return how;
 }
 
+std::vector<int64_t> part_shape(const DecoderConfig& c, Part part, bool bias) {
+  const int64_t q = c.num_q_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const auto matrix = [bias](int64_t out, int64_t in) { return bias ? std::vector<int64_t>{out} : std::vector<int64_t>{out, in}; };
+  switch (part) {
+    case Part::kEmbedding:
+    case Part::kHead: return matrix(c.vocab_size, c.hidden_size);
+    case Part::kPositions: return matrix(c.max_positions, c.hidden_size);
+    case Part::kQuery: return matrix(q, c.hidden_size);
+    case Part::kKey:
+    case Part::kValue: return matrix(kv, c.hidden_size);
+    case Part::kFused: return matrix(q + 2 * kv, c.hidden_size);
+    case Part::kOutput: return matrix(c.hidden_size, q);
+    case Part::kGate:
+    case Part::kUp: return matrix(c.ffn_size, c.hidden_size);
+    case Part::kDown: return matrix(c.hidden_size, c.ffn_size);
+    case Part::kQueryNorm:
+    case Part::kKeyNorm: return {c.head_dim};
+    default: return {c.hidden_size};  // the other norms
+  }
+}
+
 void rearrange(const Rearrangement& how, Towards to, std::vector<float>& values, std::vector<int64_t>& shape) {
   if (how.norm_offset != 0)
     for (float& v : values) v += to == Towards::kGguf ? how.norm_offset : -how.norm_offset;

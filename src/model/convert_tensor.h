@@ -18,6 +18,9 @@ struct Rearrangement {
 };
 Rearrangement rearrangement_of(const Family& family, const DecoderConfig& config, Part part, bool bias);
 
+/// The shape of a part with a row per output, whichever file it is in.
+std::vector<int64_t> part_shape(const DecoderConfig& config, Part part, bool bias);
+
 enum class Towards { kGguf, kHuggingFace };
 
 /// Rearranges `values` of `shape` (C order, changed when transposed).

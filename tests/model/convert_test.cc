@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "format/safetensors_writer.h"
 #include "format/tensor_source.h"
 #include "model/convert_tensor.h"
 #include "regard/convert.h"
@@ -156,6 +157,32 @@ TEST(Convert, LlamaCppReadsTheSame) {
       }
       EXPECT_EQ(found, entry.at("ids").get<std::vector<int32_t>>());
     }
+}
+
+TEST(Convert, APartThatIsMissingOrOfAnotherShapeIsNamed) {
+  const TensorSource source = TensorSource::open(test::golden_path("hf/gpt2")).value_or_throw();
+  const auto refused = [&](bool leave_out) {
+    const TempDir directory;
+    std::vector<SafetensorsEntry> entries;
+    std::vector<std::vector<uint8_t>> bytes(source.tensors().size());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const TensorInfo& tensor = source.tensors()[i];
+      bytes[i].resize(tensor.bytes);
+      EXPECT_TRUE(source.read(tensor, bytes[i]));
+      const bool chosen = tensor.name == "transformer.h.1.mlp.c_fc.weight";
+      if (chosen && leave_out) continue;
+      std::vector<int64_t> shape = tensor.shape;
+      if (chosen) std::swap(shape[0], shape[1]);
+      entries.push_back({tensor.name, tensor.type, shape, std::as_bytes(std::span(bytes[i]))});
+    }
+    EXPECT_TRUE(write_safetensors(directory.path("model.safetensors"), entries));
+    std::filesystem::copy(test::golden_path("hf/gpt2/config.json"), directory.path("config.json"));
+    return refusal(directory.path(), directory.path("model.gguf"), {}, Code::kCorruptData);
+  };
+  EXPECT_NE(refused(true).find("transformer.h.1.mlp.c_fc.weight"), std::string::npos);
+  const std::string shape = refused(false);
+  EXPECT_NE(shape.find("[128, 32]"), std::string::npos) << shape;
+  EXPECT_NE(shape.find("[32, 128]"), std::string::npos) << shape;
 }
 
 TEST(Convert, ExistingFilesStay) {
