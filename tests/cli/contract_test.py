@@ -22,6 +22,7 @@ WORKS = {
     "tokens train": [str(ROOT / "LICENSE"), "--out", "OUT"],
     "eval": ["-m", MODEL, "--file", str(ROOT / "LICENSE"), "--window", "16", "--max-perplexity", "1e30"],
     "info": ["-m", MODEL],
+    "convert": [str(ROOT / "tests/golden/hf/gpt2"), "OUT.gguf", "--force"],
     "logits": ["-m", MODEL, "--ids", "1 2", "--out", "OUT"],
     "mask draw": ["causal"],
     "mask count": ["causal"],
@@ -44,6 +45,7 @@ MISSING_FILE = {
     "tokens train": [MISSING, "--out", "OUT"],
     "eval": ["-m", MODEL, "--file", MISSING],
     "info": ["-m", MISSING],
+    "convert": [MISSING, "OUT.gguf"],
     "logits": ["-m", MISSING, "--ids", "1", "--out", "OUT"],
     "train": [MISSING, "--out", "OUT"],
     "poem": ["-m", MISSING, "--acrostic", "x"],
@@ -136,7 +138,7 @@ class Usage(Case):
     def test_missing_file(self):
         for name, words in MISSING_FILE.items():
             with self.subTest(name):
-                words = [self.path("out.npy") if word == "OUT" else word for word in words]
+                words = [self.path("out.npy" if word == "OUT" else "out.gguf") if word.startswith("OUT") else word for word in words]
                 self.refused(3, "", *name.split(), *words)
 
     def test_wrong_file(self):
@@ -183,7 +185,7 @@ class Environment(Case):
 
 class Streams(Case):
     def words(self, name):
-        return [*name.split(), *(self.path(name.replace(" ", "-")) if word == "OUT" else word for word in WORKS[name])]
+        return [*name.split(), *(self.path(name.replace(" ", "-") + word[3:]) if word.startswith("OUT") else word for word in WORKS[name])]
 
     def test_pipes_get_no_escape_bytes(self):
         for name in WORKS:
