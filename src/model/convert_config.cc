@@ -80,8 +80,8 @@ void write_others(JsonWriter& json, const Family& family, const Facts& facts, co
   if (family.name == "llama") {
     json.member("attention_bias", facts.qkv_bias.value_or(false)).member("mlp_bias", facts.mlp_bias.value_or(false));
   } else if (family.name == "gemma3") {
-    const float scalar = 1 / (c.attention_scale * c.attention_scale);
-    json.member("query_pre_attn_scalar", std::round(scalar));
+    // Other programs take a whole number alone; expect_same() notices where it is none.
+    json.member("query_pre_attn_scalar", static_cast<int64_t>(std::lround(1 / (c.attention_scale * c.attention_scale))));
     json.key("layer_types").begin_array();
     for (const bool w : c.windowed) json.value(w ? "sliding_attention" : "full_attention");
     json.end();

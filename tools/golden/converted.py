@@ -6,8 +6,10 @@
                                         end), converted to f32 by the command REGARD
   python converted.py check REGARD DIR  converts the checkpoint DIR with the command REGARD to an f32 GGUF file, and compares ids of
                                         texts and greedy continuations with those of llama.cpp
+  python converted.py transformers REGARD   converts the files of tests/golden/gguf to directories, and compares logits and ids with
+                                        those of transformers
 
-Made with gguf 0.19.0, llama-cpp-python 0.3.36, numpy 2.4.6.
+Made with gguf 0.19.0, llama-cpp-python 0.3.36, numpy 2.4.6, torch 2.15.0, transformers 5.24.0.
 """
 
 import json
@@ -85,10 +87,34 @@ def check(regard, checkpoint, prompts):
         print(f"{texts} texts, {ids} ids equal; {steps} greedy tokens equal, {ties} of them ties below {TIE}")
 
 
+def in_transformers(regard):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    text = "The river runs, we're 1984  ok"
+    for name, scored in dict(qwen2_q5_0=0, qwen3_16bit=0, gpt2_q8_0=0, gemma3_q4_k=1, llama_mixed=1).items():
+        with tempfile.TemporaryDirectory() as folder:
+            command = [regard, "convert", str(GOLDEN / "gguf" / f"{name}.gguf"), folder, "--force", "--type", "f32"]
+            subprocess.run(command + ["--without-tokenizer"] * scored, check=True)
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+            ids, want = (np.load(GOLDEN / "gguf" / f"{name}.{kind}.npy") for kind in ("ids", "logits"))
+            with torch.no_grad():
+                got = model(torch.from_numpy(ids)[None]).logits[0].numpy()
+            apart = np.abs(got - want).max() / np.abs(want).max()
+            assert apart < 2e-5, (name, apart)
+            if not scored:
+                run = [regard, "tokens", "encode", "-m", folder, text]
+                ours = [int(i) for i in subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()]
+                assert AutoTokenizer.from_pretrained(folder)(text, add_special_tokens=False)["input_ids"] == ours
+            print(f"{name}: logits of transformers differ by {apart:.0e}")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "block":
         block()
     elif sys.argv[1] == "golden":
         golden(sys.argv[2])
+    elif sys.argv[1] == "transformers":
+        in_transformers(sys.argv[2])
     else:
         check(sys.argv[2], sys.argv[3], sys.argv[4:] or ["ROMEO:", "the", "What say you", "I will "])
