@@ -111,6 +111,8 @@ struct TrainConfig {
     Precision precision = Precision::kF32;  ///< of what enters matrix products; kBf16 needs an instruction set with bf16
     int64_t evaluate_every = 250;
     int64_t save_every = 500;
+    enum class SaveAs { kF32, kBf16 };
+    SaveAs save_as = SaveAs::kF32;  ///< weights in model.safetensors; what a run goes on from is f32 always
     int64_t log_every = 10;
     int64_t keep = 2;           ///< checkpoints, besides the best
     int64_t patience = 0;       ///< evaluations without a better loss before the run ends; 0: never

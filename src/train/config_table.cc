@@ -40,8 +40,9 @@ constexpr Field text(std::string_view section, std::string_view name, std::strin
   return {section, name, get<kSection, kMember>, set<kSection, kMember>, 0, 0, {}, on_resume, help};
 }
 template <auto kSection, auto kMember>
-constexpr Field choice(std::string_view section, std::string_view name, std::string_view choices, std::string_view help) {
-  return {section, name, get<kSection, kMember>, set<kSection, kMember>, 0, 0, choices, OnResume::kFixed, help};
+constexpr Field choice(std::string_view section, std::string_view name, std::string_view choices, std::string_view help,
+                       OnResume on_resume = OnResume::kFixed) {
+  return {section, name, get<kSection, kMember>, set<kSection, kMember>, 0, 0, choices, on_resume, help};
 }
 
 using C = TrainConfig;
@@ -128,6 +129,7 @@ constexpr Field kFields[] = {
     choice<&C::run, &R::precision>("run", "precision", "f32|bf16", "Of what enters matrix products; sums, weights and attention are f32 always."),
     number<&C::run, &R::evaluate_every>("run", "evaluate_every", 0, 1e12, "Steps from one measurement of the whole validation split to the next; 0: at the end alone."),
     number<&C::run, &R::save_every>("run", "save_every", 0, 1e12, "Steps from one checkpoint to the next; 0: at the end alone.", OnResume::kFree),
+    choice<&C::run, &R::save_as>("run", "save_as", "f32|bf16", "Type of the weights in model.safetensors; a run goes on from f32 always.", OnResume::kFree),
     number<&C::run, &R::log_every>("run", "log_every", 1, 1e12, "Steps from one line of the log to the next.", OnResume::kFree),
     number<&C::run, &R::keep>("run", "keep", 1, 1000, "Checkpoints that are kept, besides the best.", OnResume::kFree),
     number<&C::run, &R::patience>("run", "patience", 0, kMillion, "Evaluations without a better loss before the run ends; 0: any."),

@@ -219,7 +219,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   return nn::completed(t);
 }
 
-std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special) {
+std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special, TrainConfig::Run::SaveAs weights) {
   JsonWriter json;
   json.begin_object();
   switch (nn::parameter_naming(config)) {
@@ -234,7 +234,7 @@ std::string model_config_json(const nn::TransformerConfig& config, const Special
   };
   id("bos_token_id", special.begin);
   id("eos_token_id", special.end);
-  return json.member("torch_dtype", "float32").end().finish(JsonStyle::kIndented) + "\n";
+  return json.member("torch_dtype", weights == TrainConfig::Run::SaveAs::kBf16 ? "bfloat16" : "float32").end().finish(JsonStyle::kIndented) + "\n";
 }
 
 }  // namespace regard::train_loop

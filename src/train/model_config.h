@@ -21,6 +21,7 @@ struct SpecialIds {
 
 /// The config.json of Hugging Face's gpt2 or llama where the parameters are named that way (nn::parameter_naming), else one of
 /// model_type "regard" with the fields of nn::TransformerConfig.
-std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special);
+std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special,
+                              TrainConfig::Run::SaveAs weights = TrainConfig::Run::SaveAs::kF32);
 
 }  // namespace regard::train_loop

@@ -153,7 +153,7 @@ TrainResult train(const TrainConfig& config, const TrainOptions& options) {
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
   train_loop::SpecialIds special;
   if (setting.words.tokenizer) special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
-  const train_loop::TrainerParts parts{*model, *setting.training, setting.validation.get(), train_loop::model_config_json(shape, special),
+  const train_loop::TrainerParts parts{*model, *setting.training, setting.validation.get(), train_loop::model_config_json(shape, special, config.run.save_as),
                                        setting.words.file, setting.data_hash};
   train_loop::Trainer trainer(config, parts, options, default_pool());
   if (options.on_event) {

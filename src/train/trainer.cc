@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/half.h"
 #include "format/file_source.h"
 #include "format/safetensors_writer.h"
 #include "train/config_table.h"
@@ -244,10 +245,16 @@ Result<Done> Trainer::write_checkpoint(const std::string& into) {
   {
     // What others load is what was measured: the average where there is one.
     const std::span<const float> values = average_ ? average_->values() : parameters_.values();
+    std::vector<uint16_t> rounded;
+    if (config_.run.save_as == TrainConfig::Run::SaveAs::kBf16) {
+      rounded.resize(values.size());
+      std::transform(values.begin(), values.end(), rounded.begin(), [](float x) { return float_to_bf16(x); });
+    }
     std::vector<SafetensorsEntry> tensors;
     for (const nn::Parameter& p : parameters_.parameters()) {
-      const auto bytes = std::as_bytes(values.subspan(static_cast<size_t>(p.offset), static_cast<size_t>(p.size)));
-      tensors.push_back({p.name, DType::kF32, p.shape, bytes});
+      const auto begin = static_cast<size_t>(p.offset), size = static_cast<size_t>(p.size);
+      if (rounded.empty()) tensors.push_back({p.name, DType::kF32, p.shape, std::as_bytes(values.subspan(begin, size))});
+      else tensors.push_back({p.name, DType::kBF16, p.shape, std::as_bytes(std::span(rounded).subspan(begin, size))});
     }
     const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
     REGARD_CHECK(write_safetensors(into + "/model.safetensors", tensors, metadata, layer_));
