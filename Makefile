@@ -4,7 +4,7 @@ PROMPT ?= The three primary colours are
 
 help:
 	@echo "make demo     build, fetch SmolLM2-135M and let it write (MODEL=gemma3, PROMPT=\"...\")"
-	@echo "make test     everything that is checked before a change lands (about 25 minutes on 2 cores)"
+	@echo "make test     everything that is checked before a change lands (about 35 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
 	@echo "make bench    speed against other libraries, answers checked first"
 	@echo "make bench-peers  attention beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
