@@ -71,10 +71,11 @@ class Train(Case):
 
     def test_interrupted(self):
         text = self.path("long.txt")
-        pathlib.Path(text).write_bytes(b" ".join(b"%x" % (i * i * 2654435761 % 2**44) for i in range(600000)))
+        # Some ten seconds of work, far more than passes before the signal.
+        pathlib.Path(text).write_bytes(b" ".join(b"%x" % (i * i * 2654435761 % 2**60) for i in range(4000000)))
         out = self.path("tokenizer.json")
-        process = start("tokens", "train", text, "--kind", "bpe", "--vocab-size", 100000, "--out", out)
-        time.sleep(1)
+        process = start("tokens", "train", text, "--kind", "bpe", "--vocab-size", 1000000, "--out", out)
+        time.sleep(0.7)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, stderr)
