@@ -145,9 +145,9 @@ Command poem_command() {
                      "each verse has 5 or 7 Han characters and ends in the full-width comma or the full stop by turns. Several candidates are written side by side and the best "
                      "ones printed, a verse to a line. The score is the mean log-probability of the characters that were free, less a cost for each of them that stood in the poem before "
                      "(a doubled one, as in 'qing qing', is let pass). A single candidate is printed as it is written.",
-      .examples = {{"regard poem -m models/poet --acrostic \u6625\u590F\u79CB\u51AC", "Four verses of seven characters, the best of eight poems."},
-                   {"regard poem -m models/poet --acrostic \u660E\u6708 --form 5 -n 3 --candidates 40 --seed 7", "The best three of forty, five characters to a verse."},
-                   {"regard poem -m models/poet --acrostic \u6C5F\u5C71 --look --look-png look.png", "Also shows where the model looked."}},
+      .examples = {{"regard poem -m poet/latest --acrostic \u6625\u590F\u79CB\u51AC", "Four verses of seven characters, the best of eight poems."},
+                   {"regard poem -m poet/latest --acrostic \u660E\u6708 --form 5 -n 3 --candidates 40 --seed 7", "The best three of forty, five characters to a verse."},
+                   {"regard poem -m poet/latest --acrostic \u6C5F\u5C71 --look --look-png look.png", "Also shows where the model looked."}},
       .positionals = {},
       .options = join({model_options(),
                        {
