@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "command.h"
+#include "settings.h"
 
 namespace regard::cli {
 namespace {
@@ -56,8 +57,8 @@ void check_value(const Option& option, const std::string& value, const std::stri
   }
 }
 
-// In the environment a switch may also be written 1, yes, on and 0, no, off.
-std::string environment_flag(std::string_view value) {
+// Off the command line a switch may also be written 1, yes, on and 0, no, off.
+std::string written_flag(std::string_view value) {
   for (const char* yes : {"1", "true", "yes", "on"})
     if (value == yes) return "true";
   for (const char* no : {"0", "false", "no", "off"})
@@ -120,9 +121,21 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
     usage_error("{}", error.what());
   }
 
+  const auto given_or_in_environment = [&](std::string_view name) -> std::string {
+    if (parsed[name]->count() > 0) return parsed[name]->results().back();
+    const char* environment = std::getenv(environment_name(name).c_str());
+    return environment == nullptr ? "" : environment;
+  };
+  Settings settings;
+  if (parsed["help"]->count() == 0) {  // a broken file must not keep anyone from the help
+    const std::string file = given_or_in_environment("settings");
+    settings = file.empty() ? Settings::load_users() : Settings::load(file);
+  }
+
   Arguments arguments;
   for (const Option& option : options) {
     Arguments::Entry entry{option, Source::kNone, {}};
+    const std::vector<std::string>* set = settings.find(command, option.name);
     const CLI::Option* on_line = parsed[option.name];
     const std::string variable = environment_name(option.name);
     const char* environment = std::getenv(variable.c_str());
@@ -133,8 +146,14 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
       if (option.repeat == Repeat::kOnce && option.type != Type::kFlag && entry.values.size() > 1) usage_error("{} is given more than once", what);
     } else if (environment != nullptr && *environment != '\0') {
       entry.source = Source::kEnvironment;
-      entry.values = {option.type == Type::kFlag ? environment_flag(environment) : std::string(environment)};
+      entry.values = {option.type == Type::kFlag ? written_flag(environment) : std::string(environment)};
       what = variable;
+    } else if (set != nullptr) {
+      entry.source = Source::kSettings;
+      entry.values = *set;
+      what = fmt::format("{} of {}", option.name, settings.path());
+      if (option.repeat == Repeat::kOnce && set->size() > 1) usage_error("{} has {} values; give one", what, set->size());
+      if (option.type == Type::kFlag) entry.values = {written_flag(set->front())};
     } else if (!option.fallback.empty()) {
       entry.source = Source::kDefault;
       entry.values = {std::string(option.fallback)};

@@ -1,4 +1,4 @@
-// The values of a command's options: from the command line, else from the environment, else the default of the table.
+// The values of a command's options: from the command line, else the environment, else the user's settings, else the default of the table.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class UsageError : public std::runtime_error {
 };
 
 /// Where a value came from.
-enum class Source { kNone, kCommandLine, kEnvironment, kDefault };
+enum class Source { kNone, kCommandLine, kEnvironment, kSettings, kDefault };
 
 /// Checked values, looked up by the names of the table. Asking for a name or type that the table does not have is a fault of
 /// the program (std::logic_error), not of the user.

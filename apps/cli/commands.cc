@@ -27,6 +27,9 @@ const std::vector<Option>& common_options() {
        .choices = "auto|always|never"},
       {.name = "quiet", .letter = 'q', .help = "No notes, warnings or progress on standard error, only errors."},
       {.name = "no-progress", .help = "No progress on standard error."},
+      {.name = "settings", .type = Type::kInputFile, .value = "FILE",
+       .help = "Defaults of one's own, in JSON: {\"threads\": 2, \"generate\": {\"seed\": 7}}. Without it, regard/settings.json in "
+               "$XDG_CONFIG_HOME or ~/.config, if it is there. The command line and the environment go before."},
       {.name = "print-config", .help = "Shows every option's value and where it came from, and ends."},
   };
   return options;

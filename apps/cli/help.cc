@@ -202,7 +202,7 @@ std::string markdown_reference() {
       "# The command line\n\n"
       "This page is made by `regard help --markdown` from the table that the program itself uses; a test fails when it is old.\n\n"
       "Data goes to standard output; messages, warnings and progress go to standard error. A value comes from the command line, "
-      "else from the environment, else from the default. Numbers are written with a point, whatever the locale. "
+      "else from the environment, else from the settings file, else from the default. Numbers are written with a point, whatever the locale. "
       "`-` as a file name means standard input or output where the option says so. "
       "The program opens no network connection.\n\n"
       "## Exit status\n\n| status | meaning |\n| --- | --- |\n";

@@ -64,7 +64,7 @@ void print_config(Context& context) {
   for (const Option& option : all_options(context.command)) {
     const Arguments& arguments = context.arguments;
     const Source source = arguments.source(option.name);
-    const char* from = source == Source::kCommandLine ? "command line" : source == Source::kEnvironment ? "environment" : source == Source::kDefault ? "default" : "not set";
+    const char* from = source == Source::kCommandLine ? "command line" : source == Source::kEnvironment ? "environment" : source == Source::kSettings ? "settings" : source == Source::kDefault ? "default" : "not set";
     context.out.print("{} = {}  # {}\n", option.name, fmt::join(arguments.list(option.name), ", "), from);
   }
 }

@@ -20,6 +20,7 @@ MODEL = str(GOLDEN / "gguf" / "llama_q4_1.gguf")
 def clean_environment(**more):
     """The environment without what would change the program's mind, such as REGARD_ISA of the test run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("REGARD_") and name != "NO_COLOR"}
+    kept["XDG_CONFIG_HOME"] = "/nowhere"  # not the settings of whoever runs the tests
     kept.update(more)
     return kept
 
@@ -50,6 +51,8 @@ class Option:
         """A value that the option accepts, and one that is not its default where there is a choice."""
         if self.value is None:
             return "true"
+        if self.name == "--settings":
+            return str(ROOT / "tests" / "cli" / "settings.json")
         if self.value == "FIELD=VALUE":
             return "run.steps=7"
         choices = re.search(r"\(([a-z0-9_-]+(?:, [a-z0-9_-]+)+)\)$", self.facts["help"])
