@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "input.h"
+#include "look_options.h"
 #include "model_options.h"
+#include "regard/png.h"
 
 namespace regard::cli {
 namespace {
@@ -37,12 +39,15 @@ int run_generate(Context& context) {
   const Arguments& arguments = context.arguments;
   GenerateOptions options = read_generate_options(arguments);
   const bool json_wanted = arguments.flag("json");
+  const LookRequest look = read_look_options(arguments);
   if (arguments.has("top-logprobs")) options.top_logprobs = arguments.integer("top-logprobs");
   if (options.top_logprobs >= 0 && !json_wanted) throw UsageError("--top-logprobs is printed with --json only");
 
   const Model model = load_model(context);
+  check_look(model, look);
   std::vector<std::string> texts;
   const std::vector<std::vector<int32_t>> prompts = read_prompts(arguments, model, texts);
+  if (look.wanted && prompts.size() > 1) throw UsageError(fmt::format("--look and --look-png show one text, and there are {} prompts; give one", prompts.size()));
 
   // One prompt is streamed as it is written; several would mix, and come one after the other at the end, numbered.
   const bool stream = prompts.size() == 1 && !json_wanted;
@@ -57,6 +62,14 @@ int run_generate(Context& context) {
     };
   }
   const std::vector<Generation> generations = generate(model, prompts, options, on_token);
+  // The text with its prompt, unless it was stopped: who asked for an end does not want to wait for a map.
+  HeatMap map;
+  if (look.wanted && generations[0].finish != FinishReason::kCancelled) {
+    std::vector<int32_t> text = prompts[0];
+    text.insert(text.end(), generations[0].ids.begin(), generations[0].ids.end());
+    map = look_at(model, text, look);
+  }
+  const bool looked = !map.rows.empty();
 
   if (json_wanted) {
     JsonWriter json;
@@ -66,7 +79,9 @@ int run_generate(Context& context) {
       write_generation(json, generation, model.tokenizer());
       json.end();
     }
-    context.out.write(json.end().end().finish() + "\n");
+    json.end();
+    if (looked) write_look(json, map);
+    context.out.write(json.end().finish() + "\n");
   } else if (stream) {
     context.out.write("\n");
   } else {
@@ -74,7 +89,9 @@ int run_generate(Context& context) {
       context.out.print("{}[{}]\n{}{}\n", i == 0 ? "" : "\n", i + 1, arguments.flag("echo") ? texts[i] : "", generations[i].text);
     }
   }
+  if (looked && look.in_terminal && !json_wanted) context.out.write("\n" + heat_map_text(map));
   context.out.flush();
+  if (looked && !look.picture.empty()) save_png(look.picture, heat_map_image(map));
   context.messages.note(speed_text(generations));
   return 0;
 }
@@ -89,7 +106,8 @@ Command generate_command() {
                      "what was written; the second stops at once.",
       .examples = {{"regard generate -m model.gguf -p \"The sea\" -n 40", "Forty tokens, the most likely one each time."},
                    {"regard generate -m model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7 --json",
-                    "A sampled text with its token ids, for a script."}},
+                    "A sampled text with its token ids, for a script."},
+                   {"regard generate -m model.gguf -p \"The sea\" -n 20 --look --look-png look.png", "Also shows where the model looked."}},
       .positionals = {},
       .options = join({model_options(),
                        {
@@ -108,6 +126,7 @@ Command generate_command() {
                             .max = 1000},
                            json_option(),
                        },
+                       look_options("Shows which tokens the model read for each one of the text, prompt included, as a map of weights under it; with --json as numbers. One prompt only."),
                        sampling_options()}),
       .run = run_generate,
   };

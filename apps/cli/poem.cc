@@ -3,10 +3,8 @@
 
 #include <algorithm>
 
-#include "input.h"
+#include "look_options.h"
 #include "model_options.h"
-#include "regard/heat_map.h"
-#include "regard/model_attention.h"
 #include "regard/png.h"
 #include "regard/poem.h"
 
@@ -44,52 +42,14 @@ void write_poem(JsonWriter& json, const Poem& poem) {
   json.member("score", poem.score).member("complete", poem.complete).end();
 }
 
-// A row for each character that was written, with the weights of the place before it: that is where the model looked when it chose.
-HeatMap look_at(const Model& model, const Poem& poem, const Arguments& arguments) {
-  std::vector<int32_t> ids = poem.start;
-  ids.insert(ids.end(), poem.ids.begin(), poem.ids.end());
-  LookOptions options;
-  if (arguments.has("look-layer")) options.layer = arguments.integer("look-layer");
-  if (arguments.has("look-head")) options.head = arguments.integer("look-head");
-  options.stop = &stop_token();
-  const std::span<const int32_t> read(ids.data(), ids.size() - 1);
-  HeatMap map;
-  map.values = look(model, read, options);
-  for (size_t i = 0; i + 1 < ids.size(); ++i) {
-    map.columns.push_back({model.tokenizer().token_bytes(ids[i]), ids[i]});
-    map.rows.push_back({model.tokenizer().token_bytes(ids[i + 1]), ids[i + 1]});
-  }
-  return map;
-}
-
-void write_look(JsonWriter& json, const HeatMap& map) {
-  const auto labels = [&](std::string_view name, const std::vector<HeatMapLabel>& list) {
-    json.key(name).begin_array();
-    for (const HeatMapLabel& label : list) json.value(label.text);
-    json.end();
-  };
-  json.key("look").begin_object();
-  labels("written", map.rows);
-  labels("read", map.columns);
-  json.key("weights").begin_array();
-  for (size_t i = 0; i < map.rows.size(); ++i) {
-    json.begin_array();
-    for (size_t j = 0; j < map.columns.size(); ++j) json.value(static_cast<double>(map.values[i * map.columns.size() + j]));
-    json.end();
-  }
-  json.end().end();
-}
-
 int run_poem(Context& context) {
   const Arguments& arguments = context.arguments;
-  const bool look_wanted = arguments.flag("look") || arguments.has("look-png");
-  if (!look_wanted && (arguments.has("look-layer") || arguments.has("look-head"))) throw UsageError("--look-layer and --look-head belong to --look or --look-png");
-  if (arguments.text("look-png") == "-") throw UsageError("--look-png needs a file name; standard output has the poem");
-  const std::string picture = arguments.has("look-png") ? output_path(arguments, "look-png", kPngMagic) : "";
+  const LookRequest look = read_look_options(arguments);
   const int64_t wanted = arguments.integer("poems");
   const PoemOptions options = read_poem_options(arguments, wanted);
   const bool json_wanted = arguments.flag("json");
   const Model model = load_model(context);
+  check_look(model, look);
 
   // A single candidate needs no ranking, and is shown while it is written.
   const bool stream = options.candidates == 1 && !json_wanted;
@@ -106,8 +66,12 @@ int run_poem(Context& context) {
   std::vector<Poem> poems = write_acrostic(model, arguments.text("acrostic"), options, on_text);
   poems.resize(static_cast<size_t>(wanted));
   HeatMap map;
-  const bool looked = look_wanted && poems.front().complete;
-  if (looked) map = look_at(model, poems.front(), arguments);
+  const bool looked = look.wanted && poems.front().complete;
+  if (looked) {
+    std::vector<int32_t> text = poems.front().start;
+    text.insert(text.end(), poems.front().ids.begin(), poems.front().ids.end());
+    map = look_at(model, text, look);
+  }
 
   if (json_wanted) {
     JsonWriter json;
@@ -125,9 +89,9 @@ int run_poem(Context& context) {
       context.out.write(lines_of(poems[i]));
     }
   }
-  if (looked && arguments.flag("look") && !json_wanted) context.out.write("\n" + heat_map_text(map));
+  if (looked && look.in_terminal && !json_wanted) context.out.write("\n" + heat_map_text(map));
   context.out.flush();
-  if (looked && !picture.empty()) save_png(picture, heat_map_image(map));
+  if (looked && !look.picture.empty()) save_png(look.picture, heat_map_image(map));
   for (const Poem& poem : poems)
     if (poem.complete)
       context.messages.note(fmt::format("candidate {} of {}: {:.3f} nats a character, {} repeated, score {:.3f}", poem.candidate + 1, options.candidates,
@@ -173,17 +137,9 @@ Command poem_command() {
                             .fallback = "0", .min = 0, .max = 1},
                            {.name = "repetition-cost", .type = Type::kNumber, .value = "X", .help = "What a repeated character takes from the score.", .unit = "nats",
                             .fallback = "1", .min = 0, .max = 1000},
-                           {.name = "look", .help = "Shows which characters the model read for each one that it wrote, as a map of weights under the best poem; with --json as numbers.",
-                            .section = Section::kCommon},
-                           {.name = "look-png", .type = Type::kOutputFile, .value = "FILE",
-                            .help = "The same map as a picture; what its font lacks is labelled with token numbers, and the labels are in the file as text."},
-                           {.name = "look-layer", .type = Type::kInteger, .value = "L", .help = "The weights of one layer, counted from 0; without it the mean over all.",
-                            .min = 0, .max = 65535},
-                           {.name = "look-head", .type = Type::kInteger, .value = "H", .help = "The weights of one head, counted from 0; without it the mean over all.",
-                            .min = 0, .max = 65535},
-                           force_option(),
                            json_option(),
-                       }}),
+                       },
+                       look_options("Shows which characters the model read for each one that it wrote, as a map of weights under the best poem; with --json as numbers.")}),
       .run = run_poem,
   };
 }

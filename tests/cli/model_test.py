@@ -141,6 +141,43 @@ class Generate(Case):
         self.assertEqual(result["finish"], "stop")
         self.refused(2, "ID=X", "generate", "-m", MODEL, "-p", "x", "--logit-bias", "77")
 
+    def test_look(self):
+        """Each row is a token of the text, prompt included, and what was read before it was chosen."""
+        words = ["generate", "-m", MODEL, "--ids", "5 70 81", "-n", 4, "--ignore-eos"]
+        plain = json.loads(self.ok(*words, "--json"))
+        picture = self.path("look.png")
+        report = json.loads(self.ok(*words, "--json", "--look-png", picture))
+        look, ids = report["look"], [5, 70, 81] + report["results"][0]["ids"]
+        self.assertEqual(report["results"][0]["ids"], plain["results"][0]["ids"], "looking changes nothing")
+        self.assertNotIn("look", plain)
+        chosen = self.answer("--ids", "5 70 81", "-n", 4, "--ignore-eos", "--top-logprobs", 0)[0]["logprobs"]
+        pieces = [self.ok("tokens", "decode", "-m", MODEL, i, "--no-newline").decode() for i in (5, 70, 81)] + [step["token"] for step in chosen]
+        self.assertEqual(look["read"] + look["written"][-1:], pieces)
+        self.assertEqual(look["written"], pieces[1:])
+        self.assertEqual(len(look["weights"]), len(ids) - 1)
+        for i, row in enumerate(look["weights"]):
+            self.assertAlmostEqual(sum(row), 1, places=5)
+            self.assertEqual(row[i + 1:], [0] * (len(ids) - 2 - i), "nobody reads what is not written yet")
+        # A prompt alone, and one head of it: the rows of the same tokens are the same.
+        alone = json.loads(self.ok("generate", "-m", MODEL, "--ids", "5 70 81", "-n", 0, "--look", "--json"))["look"]["weights"]
+        for i, row in enumerate(alone):
+            self.assertEqual(row, look["weights"][i][:len(row)])
+        head = json.loads(self.ok(*words, "--look", "--look-layer", 1, "--look-head", 0, "--json"))["look"]["weights"]
+        self.assertNotEqual(head, look["weights"])
+        with open(picture, "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        # In a terminal it stands under the text, a line for each token below one with those that were read.
+        text = self.ok(*words).decode()
+        shown = self.ok(*words, "--look").decode()
+        self.assertTrue(shown.startswith(text + "\n"))
+        self.assertEqual(len(shown[len(text) + 1:].splitlines()), len(ids))
+        # Nothing is read before the first token.
+        self.assertNotIn("look", json.loads(self.ok("generate", "-m", MODEL, "--ids", 5, "-n", 0, "--look", "--json")))
+        self.refused(2, "2 prompts", "generate", "-m", MODEL, "--ids", "5", "--ids", "6", "--look")
+        self.refused(2, "--look", *words, "--look-head", 0)
+        self.refused(2, "layer 99", *words, "--look", "--look-layer", 99)
+        self.refused(2, "file name", *words, "--look-png", "-")
+
     def test_context(self):
         self.refused(2, "8", "generate", "-m", MODEL, "--ids", " ".join(["5"] * 9), "--context", 8)
         result, = self.answer("--ids", "5 6", "--context", 8, "-n", 100, "--ignore-eos")
