@@ -58,7 +58,8 @@ void report(Messages& messages, const TrainEvent& event) {
       break;
     case TrainEvent::Kind::kSkipped: messages.note(fmt::format("step {}: loss {:.4f}, left out", event.step, event.loss)); break;
     case TrainEvent::Kind::kEvaluation:
-      messages.note(fmt::format("step {}: validation loss {:.4f}, accuracy {:.1f} %{}", event.step, event.loss, 100 * event.accuracy,
+      messages.note(fmt::format("step {}: validation loss {:.4f}, accuracy {:.1f} %{}{}", event.step, event.loss, 100 * event.accuracy,
+                                event.questions > 0 ? fmt::format(", {} of {} unseen questions solved", event.solved, event.questions) : "",
                                 event.best ? ", the best so far" : ""));
       break;
     case TrainEvent::Kind::kCheckpoint: break;

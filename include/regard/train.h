@@ -162,7 +162,9 @@ struct TrainEvent {
   int64_t step = 0;   ///< steps done
   int64_t steps = 0;  ///< of the whole run
   double loss = 0;    ///< nats per counted token, of this step or of the validation split
-  double accuracy = 0;
+  double accuracy = 0;    ///< of an evaluation: the share of labels that were the most likely token
+  int64_t questions = 0;  ///< of a task's evaluation: how many were asked, none of them one to train on
+  int64_t solved = 0;     ///< of these, how many without a mistake
   double learning_rate = 0;
   double gradient_norm = 0;  ///< before clipping
   double tokens_per_second = 0;

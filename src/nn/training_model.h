@@ -47,6 +47,8 @@ struct LossSum {
   double objective = 0; ///< what is trained: with smoothing and z-loss
   int64_t counted = 0;
   int64_t correct = 0;  ///< the label had the highest logit (ties: the lowest id)
+  int64_t sequences = 0;  ///< with a counted label at all
+  int64_t exact = 0;      ///< of these, with every counted label correct
 };
 
 class TrainingModel {

@@ -34,6 +34,9 @@ class BatchSource {
 
   /// Sequences of one pass: of an epoch, or of a validation split.
   virtual int64_t pass() const = 0;
+  /// What a sequence is: a question that is solved or not as a whole, or a piece of a text, where that says nothing.
+  enum class Sequences { kText, kQuestions };
+  virtual Sequences sequences() const { return Sequences::kText; }
   /// Fills `out` with sequences [first, first + count). Numbers beyond a pass are those of the next ones.
   virtual void fill(int64_t first, int64_t count, Batch& out) const = 0;
 };

@@ -76,10 +76,11 @@ Result<Done> RunLog::step(const Step& step) {
   return append(json.end().finish());
 }
 
-Result<Done> RunLog::evaluation(int64_t step, double loss, double accuracy, int64_t counted, bool best) {
+Result<Done> RunLog::evaluation(const Evaluation& e) {
   JsonWriter json;
-  json.begin_object().member("step", step).member("validation_loss", loss).member("accuracy", accuracy).member("counted", counted);
-  return append(json.member("best", best).end().finish());
+  json.begin_object().member("step", e.step).member("validation_loss", e.loss).member("accuracy", e.accuracy).member("counted", e.counted);
+  if (e.questions > 0) json.member("questions", e.questions).member("solved", e.solved);
+  return append(json.member("best", e.best).end().finish());
 }
 
 Result<Done> RunLog::append(std::string line) {

@@ -37,7 +37,14 @@ class RunLog {
     bool skipped = false;
   };
   Result<Done> step(const Step& step);
-  Result<Done> evaluation(int64_t step, double loss, double accuracy, int64_t counted, bool best);
+  struct Evaluation {
+    int64_t step = 0;
+    double loss = 0, accuracy = 0;
+    int64_t counted = 0;
+    int64_t questions = 0, solved = 0;  ///< no questions: not said
+    bool best = false;
+  };
+  Result<Done> evaluation(const Evaluation& evaluation);
 
  private:
   RunLog(std::string path, FileLayer& layer) : path_(std::move(path)), layer_(&layer) {}

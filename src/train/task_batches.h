@@ -17,6 +17,7 @@ class TaskBatches final : public BatchSource {
   TaskBatches(std::shared_ptr<const train_tasks::Task> task, train_tasks::Split split) : task_(std::move(task)), split_(split) {}
 
   int64_t pass() const override { return kValidationExamples; }
+  Sequences sequences() const override { return Sequences::kQuestions; }
   void fill(int64_t first, int64_t count, Batch& out) const override;
 
  private:

@@ -192,6 +192,8 @@ void Trainer::evaluate() {
     sum.nats += part.nats;
     sum.counted += part.counted;
     sum.correct += part.correct;
+    sum.sequences += part.sequences;
+    sum.exact += part.exact;
   }
   if (sum.counted == 0) fail(Code::kInvalidArgument, "[train] the validation split has nothing to predict");
   const double loss = sum.nats / static_cast<double>(sum.counted), accuracy = static_cast<double>(sum.correct) / static_cast<double>(sum.counted);
@@ -207,11 +209,15 @@ void Trainer::evaluate() {
     state_.best_step = state_.step;
     best_is_unsaved_ = true;
   }
-  or_throw(log_->evaluation(state_.step, loss, accuracy, sum.counted, best));
+  const bool questions = parts_.validation->sequences() == train_data::BatchSource::Sequences::kQuestions;
+  const int64_t asked = questions ? sum.sequences : 0, solved = questions ? sum.exact : 0;
+  or_throw(log_->evaluation({state_.step, loss, accuracy, sum.counted, asked, solved, best}));
   TrainEvent event;
   event.kind = TrainEvent::Kind::kEvaluation;
   event.loss = loss;
   event.accuracy = accuracy;
+  event.questions = asked;
+  event.solved = solved;
   event.best = best;
   emit(event);
 }

@@ -162,6 +162,23 @@ class Train(Case):
         facts = json.loads(self.ok("train", "--set", "data.task=copy", "--set", "data.task_length=2", *SMALL, "--set", "run.steps=5", "--out",
                                    self.path("run"), "--json"))
         self.assertEqual(facts["step"], 5)
+        self.assertNotIn("solved", json.loads(pathlib.Path(self.path("run"), "log.jsonl").read_text().splitlines()[0]))
+        # An evaluation says how many questions were solved; two digits are soon reversed.
+        result = run("train", "--set", "data.task=reverse", "--set", "data.task_length=2", "--set", "model.architecture=encoder", "--set", "model.type=regard",
+                     "--set", "model.initializer_std=0.2", *SMALL, "--set", "run.batch=32", "--set", "run.steps=150", "--set", "run.evaluate_every=10",
+                     "--set", "optimizer.learning_rate=0.02", "--set", "model.residual_dropout=0", "--out", self.path("reverse"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        log = [json.loads(line) for line in pathlib.Path(self.path("reverse"), "log.jsonl").read_text().splitlines()]
+        evaluations = [line for line in log if "validation_loss" in line]
+        self.assertEqual({line["questions"] for line in evaluations}, {1000})
+        for line in evaluations:
+            # Two labels to a question: what is solved has both right, what is not has one wrong at least.
+            self.assertEqual(line["counted"], 2000)
+            self.assertLessEqual(2 * line["accuracy"] * 1000 - 1000, line["solved"] + 1e-6)
+            self.assertLessEqual(line["solved"], line["accuracy"] * 1000 + 1e-6)
+        self.assertLess(evaluations[0]["solved"], 900)
+        self.assertEqual(evaluations[-1]["solved"], 1000)
+        self.assertIn("1000 of 1000 unseen questions solved", result.stderr.decode())
         self.refused(2, "model.architecture encoder_decoder", "train", "--set", "data.task=pig-latin", "--out", self.path("pig"))
 
     def test_a_loss_that_is_no_number(self):

@@ -337,6 +337,50 @@ TEST(TrainingOddBatches, AnyLength) {
   }
 }
 
+// Right sequences are those whose labels all have the highest logit. Enough rows for several chunks of the loss (192 each), so that
+// sequences of 10 lie across their borders.
+TEST(TrainingExactMatch, IsThatOfTheLogits) {
+  TransformerConfig config = llama_config();
+  config.vocab_size = 1500;
+  config.num_layers = 1;
+  constexpr int64_t kBatch = 90, kSeq = 10;
+  BatchData data = random_batch(config, kBatch, kSeq);
+  for (int64_t b = 0; b < kBatch; ++b) data.lengths.push_back(b % 9 == 4 ? 0 : b % 2 == 0 ? kSeq : 1 + b % kSeq);
+  ThreadPool pool(2);
+  Transformer<float> model(config, 1);
+  std::vector<float> logits(static_cast<size_t>(kBatch * kSeq * config.vocab_size));
+  model.logits(pool, data.view(), logits);
+  int64_t sequences = 0, exact = 0, counted = 0, correct = 0;
+  for (int64_t b = 0; b < kBatch; ++b) {
+    int64_t asked = 0, right = 0;
+    for (int64_t t = 0; t < kSeq; ++t) {
+      const auto at = static_cast<size_t>(b * kSeq + t);
+      const auto row = logits.begin() + (b * kSeq + t) * config.vocab_size;
+      const auto best = static_cast<int32_t>(std::max_element(row, row + config.vocab_size) - row);
+      // A third of the sequences is asked nothing but what the model says, a third gets one such label wrong, the others are as they were drawn.
+      int32_t& label = data.labels[at];
+      if (label != nn::kIgnoredLabel && b % 3 < 2) label = b % 3 == 1 && t == b % kSeq ? (best + 1) % static_cast<int32_t>(config.vocab_size) : best;
+      if (label == nn::kIgnoredLabel || t >= data.lengths[static_cast<size_t>(b)]) continue;
+      ++asked;
+      right += label == best ? 1 : 0;
+    }
+    sequences += asked > 0 ? 1 : 0;
+    exact += asked > 0 && right == asked ? 1 : 0;
+    counted += asked;
+    correct += right;
+  }
+  ASSERT_GT(counted, 2 * 192);
+  ASSERT_GT(exact, 10);
+  ASSERT_LT(exact, sequences - 10);
+  const LossSum e = model.evaluate(pool, data.view());
+  EXPECT_EQ(e.sequences, sequences);
+  EXPECT_EQ(e.exact, exact);
+  EXPECT_EQ(e.counted, counted);
+  EXPECT_EQ(e.correct, correct);
+  const LossSum f = model.forward_backward(pool, data.view(), kStep);
+  EXPECT_EQ(f.exact, e.exact);
+}
+
 // Gradients are added to what is there, once per call, whatever shapes come one after the other.
 TEST(TrainingOddBatches, ShapesMayAlternate) {
   const TransformerConfig config = llama_config();

@@ -89,7 +89,7 @@ TEST(RunLog, GoesOnBehindTheStepOfTheCheckpoint) {
   {
     auto log = RunLog::open(root.path("log.jsonl"), 0).value_or_throw();
     for (int64_t step = 1; step <= 5; ++step) ASSERT_TRUE(log.step({step, 1.0 / static_cast<double>(step), 0.1, 2, 3, 4, step == 2}));
-    ASSERT_TRUE(log.evaluation(5, 0.5, 0.25, 100, true));
+    ASSERT_TRUE(log.evaluation({5, 0.5, 0.25, 100, 0, 0, true}));
   }
   std::ofstream(root.path("log.jsonl"), std::ios::app) << "{\"step\": 6, \"lo";  // what a power cut leaves
   {

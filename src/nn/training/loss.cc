@@ -36,6 +36,8 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
   for (int64_t r = 0; r < rows; ++r)
     if (labels[static_cast<size_t>(r)] != kIgnoredLabel && sequences.is_token(r)) counted[sum.counted++] = r;
   if (dx != nullptr) std::fill_n(dx, rows * hidden, T{0});
+  int64_t sequence = -1;  // the one that is being counted; its rows follow each other, also across chunks
+  bool without_mistake = false;
 
   for (int64_t first = 0; first < sum.counted; first += chunk) {
     const int64_t n = std::min(chunk, sum.counted - first);
@@ -51,11 +53,19 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
       sum.nats += losses[i].nats;
       sum.objective += losses[i].objective;
       sum.correct += losses[i].correct ? 1 : 0;
+      if (counted[first + i] / sequences.seq != sequence) {
+        sequence = counted[first + i] / sequences.seq;
+        sum.exact += without_mistake ? 1 : 0;
+        ++sum.sequences;
+        without_mistake = true;
+      }
+      without_mistake = without_mistake && losses[i].correct;
     }
     if (dx == nullptr) continue;
     head_.backward(context, in, {logits, {n, classes}}, {dinput, {n, hidden}}, scratch);
     for_each_row(context.pool, n, hidden, [&](int64_t i) { std::copy_n(dinput + i * hidden, hidden, dx + counted[first + i] * hidden); });
   }
+  sum.exact += without_mistake ? 1 : 0;
   return sum;
 }
 
