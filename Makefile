@@ -1,9 +1,11 @@
 # The few commands a newcomer needs; each does its own set-up. The build itself is CMake's, see HACKING.md.
-MODEL  ?= smollm2
+# MODEL=smollm2 or gemma3 lets a published model write in the demo, PROMPT="..." says how its text begins.
+MODEL  ?=
 PROMPT ?= The three primary colours are
 
 help:
-	@echo "make demo     build, fetch SmolLM2-135M and let it write (MODEL=gemma3, PROMPT=\"...\")"
+	@echo "make demo     build, write an acrostic poem and a line of Shakespeare, show where the models looked"
+	@echo "              (MODEL=smollm2 or MODEL=gemma3: fetch a published model and let it write)"
 	@echo "make test     everything that is checked before a change lands (about 35 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
 	@echo "make bench    speed against other libraries, answers checked first"
@@ -15,9 +17,7 @@ build/release/apps/cli/regard: FORCE
 	@ninja -C build/release regard-cli
 
 demo: build/release/apps/cli/regard
-	@tools/setup demo
-	@model=$$(tools/get-model $(MODEL)) && build/release/apps/cli/regard generate -m "$$model" --prompt "$(PROMPT)" --max-tokens 48 --echo && \
-	  echo "program: build/release/apps/cli/regard    model: $$model"
+	@tools/demo $(if $(MODEL),$(MODEL) "$(PROMPT)")
 
 test:
 	@tools/setup test

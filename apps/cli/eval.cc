@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "eval_baseline.h"
@@ -14,8 +15,42 @@
 namespace regard::cli {
 namespace {
 
+using Texts = std::vector<std::vector<int32_t>>;  // the token ids of each text that is read on its own
+
+// The file as one text, or with --lines each of its lines, which begins behind a line end and is to be ended by one.
+Texts encode(const Model& model, const std::string& text, const Arguments& arguments) {
+  const EncodeOptions options{SpecialTokens::kAsText, arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel};
+  if (!arguments.flag("lines")) return {model.tokenizer().encode(text, options)};
+  Texts texts;
+  for (const std::string& line : split(text, '\n')) texts.push_back(model.tokenizer().encode("\n" + line + "\n", options));
+  return texts;
+}
+
+int64_t count(const Texts& texts) {
+  return std::accumulate(texts.begin(), texts.end(), int64_t{0}, [](int64_t sum, const auto& text) { return sum + std::ssize(text); });
+}
+
+// evaluate() over texts one after the other; next_token counts through all of them.
+EvalState evaluate_all(const Model& model, const Texts& texts, EvalOptions options, EvalState state) {
+  const auto progress = options.progress;
+  const int64_t total = count(texts);
+  int64_t before = 0;
+  for (const std::vector<int32_t>& text : texts) {
+    const int64_t end = before + std::ssize(text);
+    if (state.next_token < end) {
+      options.progress = [&](int64_t done, int64_t, double nats) { progress(before + done, total, nats); };
+      state.next_token = std::max<int64_t>(state.next_token - before, 0);
+      state = evaluate(model, text, options, state);
+      state.next_token += before;
+      if (state.next_token < end) break;  // stopped
+    }
+    before = end;
+  }
+  return state;
+}
+
 // What a state belongs to: another text, model or window would continue something else. FNV-1a over all of it.
-uint64_t fingerprint(const Model& model, const std::vector<int32_t>& tokens, const EvalOptions& options) {
+uint64_t fingerprint(const Model& model, const Texts& texts, const EvalOptions& options) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto mix = [&hash](uint64_t value) {
     for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 255u)) * 0x100000001b3u;
@@ -25,7 +60,10 @@ uint64_t fingerprint(const Model& model, const std::vector<int32_t>& tokens, con
   mix(static_cast<uint64_t>(model.context()));
   mix(static_cast<uint64_t>(options.window));
   mix(static_cast<uint64_t>(options.stride));
-  for (const int32_t id : tokens) mix(static_cast<uint64_t>(id));
+  for (const std::vector<int32_t>& tokens : texts) {
+    if (texts.size() > 1) mix(tokens.size());
+    for (const int32_t id : tokens) mix(static_cast<uint64_t>(id));
+  }
   return hash;
 }
 
@@ -90,9 +128,9 @@ int run_eval(Context& context) {
   if (!arguments.has("model")) return run_baseline(context);
   const Model model = load_model(context);
   const std::string text = read_text_input("", false, arguments.text("file"), "--file");
-  const std::vector<int32_t> tokens =
-      model.tokenizer().encode(text, {SpecialTokens::kAsText, arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel});
-  if (tokens.size() < 2) throw UsageError(fmt::format("the text has {} tokens; at least 2 are needed to predict one", tokens.size()));
+  const Texts texts = encode(model, text, arguments);
+  const int64_t tokens = count(texts);
+  if (tokens < 2) throw UsageError(fmt::format("the text has {} tokens; at least 2 are needed to predict one", tokens));
 
   EvalOptions options;
   options.window = arguments.has("window") ? arguments.integer("window") : 0;
@@ -101,7 +139,7 @@ int run_eval(Context& context) {
   options.stop = &stop_token();
 
   const std::string& state_path = arguments.text("state");
-  const uint64_t print = fingerprint(model, tokens, options);
+  const uint64_t print = fingerprint(model, texts, options);
   EvalState state;
   if (!state_path.empty() && exists(state_path)) state = parse_state(read_text(state_path), print, state_path);
   if (state.next_token > 0) context.messages.note(fmt::format("going on at token {}", state.next_token));
@@ -110,10 +148,10 @@ int run_eval(Context& context) {
     const double each = done > 0 ? nats / static_cast<double>(done) : 0;
     context.messages.progress(fmt::format("{:.4f} nats per token", each), static_cast<uint64_t>(done), static_cast<uint64_t>(all));
   };
-  state = evaluate(model, tokens, options, state);
+  state = evaluate_all(model, texts, options, state);
   context.messages.end_progress();
   if (!state_path.empty()) save_file(state_path, state_text(print, state));
-  const bool complete = state.next_token >= static_cast<int64_t>(tokens.size());
+  const bool complete = state.next_token >= tokens;
   if (state.scored_tokens == 0) {
     if (signal_received() != 0) return 0;  // stopped before the first window: there is nothing to report
     throw Error(Code::kNumeric, "no token was scored");
@@ -125,7 +163,7 @@ int run_eval(Context& context) {
   if (with_baseline && complete) baseline = measure_baseline(context, &model.tokenizer(), text);
   if (arguments.flag("json")) {
     JsonWriter json;
-    json.begin_object().member("schema", 1).member("tokens", int64_t(tokens.size())).member("scored_tokens", state.scored_tokens);
+    json.begin_object().member("schema", 1).member("tokens", tokens).member("scored_tokens", state.scored_tokens);
     json.member("nats_per_token", nats).key("perplexity");
     if (std::isfinite(perplexity)) json.value(perplexity);
     else json.null();
@@ -134,7 +172,7 @@ int run_eval(Context& context) {
     context.out.write(json.end().finish() + "\n");
   } else {
     context.out.print("{:.6f} nats per token, perplexity {:.4f}, {} of {} tokens scored{}\n", nats, perplexity, state.scored_tokens,
-                      tokens.size(), complete ? "" : " (stopped)");
+                      tokens, complete ? "" : " (stopped)");
     if (baseline) context.out.write(baseline_text(*baseline));
   }
   if (arguments.has("max-perplexity") && perplexity > arguments.number("max-perplexity")) {
@@ -174,6 +212,9 @@ Command eval_command() {
                            {.name = "stride", .type = Type::kInteger, .value = "N",
                             .help = "Tokens by which the window moves; without it, the whole window.", .unit = "tokens", .min = 1,
                             .max = 16777216, .section = Section::kCommon},
+                           {.name = "lines", .help = "Each line is a text of its own, as in a file of poems: it is read from its beginning, behind a "
+                                                     "line end, and nothing of other lines is seen. The line end behind it is scored too.",
+                            .section = Section::kCommon},
                            {.name = "state", .type = Type::kOutputFile, .value = "FILE",
                             .help = "Where to keep what was measured; when it is there, the run goes on from it."},
                            {.name = "max-perplexity", .type = Type::kNumber, .value = "X", .help = "Ends with status 1 when it is above X.",
