@@ -114,16 +114,6 @@ TileClass BackwardRows::classify(const BackwardRowBlock& block, Interval keys) c
   return first;
 }
 
-namespace {
-
-// The positions of an interval that lie in the 64 from `base` on, as bits.
-uint64_t interval_word(int64_t begin, int64_t end, int64_t base) noexcept {
-  const int64_t lo = std::max<int64_t>(begin - base, 0), hi = std::min<int64_t>(end - base, 64);
-  return lo < hi ? (~uint64_t{0} << lo) & (~uint64_t{0} >> (64 - hi)) : 0;
-}
-
-}  // namespace
-
 BlockSight BackwardRows::look(int64_t i, const BackwardKeys& keys, const KeyBlock& key_block, int panels,
                               uint64_t (*seen)[kPanelsPerTile]) const noexcept {
   const BackwardRowBlock& rows = block(i);

@@ -1,6 +1,7 @@
 // The query rows of a backward call: what each of them needs beside its query, and which keys of a block it sees.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct BackwardRowBlock {
 };
 
 enum class BlockSight { kNothing, kEverything, kSome };
+
+/// The positions of [begin, end) among the 64 from `base` on, as bits.
+inline uint64_t interval_word(int64_t begin, int64_t end, int64_t base) noexcept {
+  const int64_t lo = std::max<int64_t>(begin - base, 0), hi = std::min<int64_t>(end - base, 64);
+  return lo < hi ? (~uint64_t{0} << lo) & (~uint64_t{0} >> (64 - hi)) : 0;
+}
 
 class BackwardRows {
  public:

@@ -50,11 +50,7 @@ void BackwardTerms::add(const BackwardStep& step, const BackwardRows& rows, cons
     });
   else if (bias_.data != nullptr && turns_ == Turns::kNone)
     add_bias(step, rows, db, scratch);
-  if (relative_)
-    for (int r = 0; r < block.rows; ++r)
-      if (rows.takes_part(step.row_block, r))
-        relative_->add(step, rows.head(block, r), r, scratch.encoding, query_encoding(step.batch, rows.token(block, r)),
-                       db, scratch.relative);
+  if (relative_) relative_->add(step, rows, scratch.encoding, db, scratch.relative);
   if (buckets_ == 0) return;
   for_each_pair(step, block.rows, [&](int r, int j) {
     const int64_t distance = scratch.encoding[j] - query_encoding(step.batch, rows.token(block, r));
@@ -70,12 +66,8 @@ void BackwardTerms::add_in_turn(const BackwardStep& step, const BackwardRows& ro
 }
 
 void BackwardTerms::add_queries_in_turn(const BackwardStep& step, const BackwardRows& rows, const float* db,
-                                        const BackwardTermScratch& scratch) const noexcept {
-  const BackwardRowBlock& block = rows.block(step.row_block);
-  for (int r = 0; r < block.rows && relative_; ++r)
-    if (rows.takes_part(step.row_block, r))
-      relative_->add_in_turn(step, rows.head(block, r), r, scratch.encoding,
-                             query_encoding(step.batch, rows.token(block, r)), db, scratch.relative);
+                                        const BackwardTermScratch& scratch) noexcept {
+  if (relative_) relative_->add_in_turn(step, rows, scratch.encoding, db, scratch.relative);
 }
 
 void BackwardTerms::end(const BackwardStep& step, const BackwardTermScratch& scratch) noexcept {

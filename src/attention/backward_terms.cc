@@ -127,7 +127,7 @@ void BackwardTerms::begin(const BackwardStep& step, const BackwardKeys& keys,
       scratch.encoding[column] = encodings == nullptr ? keys.position(i) : encodings[keys.slot(i)];
     }
   }
-  if (relative_) relative_->begin(scratch.relative);
+  if (relative_) relative_->begin(step.panels * kPanelKeys, scratch.slot, scratch.encoding, scratch.relative);
   if (over_queries_) std::fill_n(scratch.columns, group_ * kTileKeys, 0.0f);
   if (buckets_ > 0) std::fill_n(scratch.table, group_ * buckets_, 0.0);
 }
@@ -157,6 +157,11 @@ const float* const* BackwardTerms::lower(const BackwardStep& step, const Backwar
                                          const BackwardTermScratch& scratch) const noexcept {
   if (!adds()) return nullptr;
   const BackwardRowBlock& block = rows.block(step.row_block);
+  if (relative_) {
+    for (int r = 0; r < block.rows; ++r)
+      scratch.relative.query[r] = query_encoding(step.batch, rows.token(block, r));
+    relative_->multiply(step, rows, scratch.relative);
+  }
   const int columns = step.panels * kPanelKeys;
   for (int r = 0; r < block.rows; ++r) {
     float* into = scratch.bias + int64_t{r} * kTileKeys;
@@ -181,10 +186,13 @@ const float* const* BackwardTerms::lower(const BackwardStep& step, const Backwar
       sum = term;
     }
     if (relative_) {
-      const float* term =
-          relative_->term(step, head, r, scratch.encoding, query_encoding(step.batch, token), scratch.relative);
-      for (int j = lo; j < hi; ++j) into[j] = sum == nullptr ? term[j] : sum[j] + term[j];
-      sum = into;
+      const float* term = relative_->term(step, head, r, lo, hi, scratch.encoding,
+                                          sum == nullptr ? into : scratch.term, scratch.relative);
+      if (sum != nullptr) {
+        for (int j = lo; j < hi; ++j) into[j] = sum[j] + term[j];
+        term = into;
+      }
+      sum = term;
     }
     scratch.rows[r] = sum;
   }

@@ -67,7 +67,7 @@ class BackwardTerms {
   BackwardRelative* relative() noexcept { return relative_ ? &*relative_ : nullptr; }
   /// What the blocks of keys add to dq of the rows besides the products of their keys, in their turn.
   void add_queries_in_turn(const BackwardStep& step, const BackwardRows& rows, const float* db,
-                           const BackwardTermScratch& scratch) const noexcept;
+                           const BackwardTermScratch& scratch) noexcept;
   Turns turns() const noexcept { return turns_; }
   float keep_scale() const noexcept { return keep_scale_; }
 
