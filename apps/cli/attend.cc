@@ -126,7 +126,6 @@ int run_attend(Context& context) {
   const Mask mask = read_mask(arguments, bindings);
   LookRequest looks(arguments, bindings);
   check_placement(arguments, q, k, mask);
-  if (!weights_path.empty() && arguments.has("offsets")) throw UsageError("--weights takes no --offsets; give one sequence alone");
   ScoreTermInputs terms(arguments, {q_positions.batch(q), q.heads(), q_positions.longest(q), k_positions.longest(k), q.dim()});
 
   AttentionOptions options;

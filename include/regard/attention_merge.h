@@ -76,8 +76,9 @@ class REGARD_API PartialAttention {
 ///
 /// Bits: when the keys of the calls are whole tiles, each tile's 256 positions in one call and tiles in rising order,
 /// the finished state has the bits of one attend() over all of them. Parts cut elsewhere, or met in another order,
-/// differ by rounding. Errors: as attend(); kUnsupported for options.sink, which finish() takes, and for
-/// options.dropout; with an error the state is undefined.
+/// differ by rounding. Packed sequences (options.q_offsets, the same in every call) have one state [1, num_q_heads,
+/// total, value_dim]; each call's k_offsets and k_begin say which keys of each sequence it brings. Errors: as attend();
+/// kUnsupported for options.sink, which finish() takes, and for options.dropout; with an error the state is undefined.
 REGARD_API void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<const float> k,
                             TensorView<const float> v, const Mask& mask, const AttentionOptions& options);
 

@@ -7,8 +7,10 @@
 // Whole rectangles, rows ({i, i + 1} x all keys) and columns (all queries x {j, j + 1}) are given by
 // attention_weights() in attention.h. All of these rebuild the weights w = exp(s - lse) tile by tile from q, k and the
 // lse of attend(), with the kernels, mask and score terms of that call: the output stays what it is to the bit, and no
-// memory of the size q_len x kv_len is taken. Weights are those before dropout unless Dropout::weights says otherwise;
-// packed sequences (AttentionOptions::q_offsets) are refused: make a call for each.
+// memory of the size q_len x kv_len is taken. Weights are those before dropout unless Dropout::weights says otherwise.
+//
+// With packed sequences (AttentionOptions::q_offsets) queries and keys are numbers within the tensors: a query has weight
+// 0 on every key of another sequence, a row behind the last one is an empty row, and the batch is 1.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,7 @@ REGARD_API void attention_column_sums(TensorView<const float> q, TensorView<cons
                                       TensorView<float> sums);
 
 /// The keys whose share is asked for: those that a mask allows the query (prefix(4): the first four; window(0, 0): the
-/// own one), or those whose byte is not 0. Nothing given: none.
+/// own one), or those whose byte is not 0. Nothing given: none. Packed sequences are batch rows to the mask, not to bits.
 struct KeySet {
   std::optional<Mask> mask = {};
   TensorView<const uint8_t> bits = {};  ///< [kv_len] or [batch, kv_len]

@@ -27,7 +27,7 @@ struct TalkingHeads {
 /// see nothing gives out 0. A NaN in a key that some head sees reaches all heads that see it, also by a factor of 0.
 /// Accuracy: all sums in f64, rounded to f32 once. A row's bits do not depend on other rows, the batch or the threads.
 /// Cost: row by row in plain loops, some fifty times slower than attend(); per thread 8 bytes for each head and key.
-/// Of the options scale, softcap, positions, limits, query_lengths and stop hold. Errors: as attend(); kUnsupported,
+/// Of the options scale, softcap, positions, offsets, limits, query_lengths and stop hold. Errors: as attend(); kUnsupported,
 /// naming it, for bias, alibi, t5, xl, dropout and sink. Source: Shazeer et al., 2020, "Talking-heads attention",
 /// section 4.
 REGARD_API void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,

@@ -95,6 +95,7 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
     s.lse_token_stride = lse.strides[2];
     s.lse_head_stride = lse.strides[1];
     s.tokens = count;
+    if (partial != nullptr) s.partial = partial->rows(entry, first);
     return s;
   };
   std::vector<SequenceQueries> sequences;
@@ -102,7 +103,6 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
     SequenceQueries s = queries_from(rows.entry(b), rows.first_query(b), rows.q_len(b));
     s.first_position = positions.q_begin(b);
     s.positions = positions.queries(b);
-    if (partial != nullptr) s.partial = partial->rows(b);
     s.keys = packed.view(b);
     s.batch_row = b;
     sequences.push_back(s);
@@ -134,7 +134,6 @@ void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<
   if (options.sink.rank > 0)
     fail(Code::kUnsupported, "[attend_onto] a sink belongs to the whole row: give it to PartialAttention::finish()");
   if (options.dropout) fail(Code::kUnsupported, "[attend_onto] dropout is for whole rows in training: use attend()");
-  refuse_packed("attend_onto", options);
   attend_tensors("attend_onto", q, k, v, mask, options, &state.impl_->store, {}, {});
 }
 

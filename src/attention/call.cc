@@ -154,6 +154,12 @@ CallRows::CallRows(std::string_view function, const CallSizes& sizes, const Atte
   batch_ = static_cast<int64_t>(q_offsets_.size()) - 1;
 }
 
+int64_t CallRows::row_of(int64_t entry, int64_t query) const noexcept {
+  if (!packed_) return entry;
+  if (query >= q_offsets_.back()) return -1;
+  return std::upper_bound(q_offsets_.begin(), q_offsets_.end(), query) - q_offsets_.begin() - 1;
+}
+
 CallSizes CallRows::widest() const noexcept {
   if (!packed_) return sizes_;
   CallSizes widest = sizes_;
@@ -164,11 +170,6 @@ CallSizes CallRows::widest() const noexcept {
     widest.kv_len = std::max(widest.kv_len, kv_len(b));
   }
   return widest;
-}
-
-void refuse_packed(std::string_view function, const AttentionOptions& options) {
-  require(options.q_offsets.empty() && options.k_offsets.empty(),
-          "[{}] q_offsets: packed sequences are not taken here; make a call for each sequence", function);
 }
 
 CallPositions::CallPositions(std::string_view function, const CallSizes& sizes, const CallRows& rows, const Mask& mask,

@@ -42,6 +42,8 @@ class CallRows {
   int64_t first_key(int64_t b) const noexcept { return packed_ ? k_offsets_[static_cast<size_t>(b)] : 0; }
   int64_t q_len(int64_t b) const noexcept { return packed_ ? first_query(b + 1) - first_query(b) : sizes_.q_len; }
   int64_t kv_len(int64_t b) const noexcept { return packed_ ? first_key(b + 1) - first_key(b) : sizes_.kv_len; }
+  /// The batch row of a query of an entry; -1 behind the last sequence.
+  int64_t row_of(int64_t entry, int64_t query) const noexcept;
   /// Queries behind the last sequence.
   int64_t slack() const noexcept { return packed_ ? sizes_.q_len - q_offsets_.back() : 0; }
 
@@ -54,9 +56,6 @@ class CallRows {
   int64_t batch_;
   std::vector<int64_t> q_offsets_, k_offsets_;
 };
-
-/// Errors: kInvalidArgument, naming them, for packed sequences: in functions that take none.
-void refuse_packed(std::string_view function, const AttentionOptions& options);
 
 /// Where the slots of each batch row stand.
 class CallPositions {

@@ -29,7 +29,7 @@ inline constexpr AttentionCapability kAttentionCapabilities[] = {
     {"sink", "sink per head", {true, true, true, false, false}},
     {"dropout", "dropout by counter", {true, true, true, false, false}},
     {"q_positions", "a position for every slot", {true, true, true, true, true}},
-    {"q_offsets", "packed sequences", {true, true, false, false, false}},
+    {"q_offsets", "packed sequences", {true, true, true, true, true}},
     {"query_lengths", "padding queries", {true, true, true, true, true}},
     {"limits", "key lengths and documents beside the mask", {true, true, true, true, true}},
 };

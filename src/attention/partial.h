@@ -17,8 +17,9 @@ struct PartialStore {
   int64_t num_rows() const noexcept { return batch * num_q_heads * q_len; }
   int padded() const noexcept { return kernels::padded_dim(static_cast<int>(value_dim)); }
 
-  PartialRows rows(int64_t b) noexcept {
-    const int64_t first = b * num_q_heads * q_len;
+  /// Those of batch row b, from its query `query` on.
+  PartialRows rows(int64_t b, int64_t query) noexcept {
+    const int64_t first = b * num_q_heads * q_len + query;
     return {m.data() + first, l.data() + first, o.data() + first * padded(), q_len};
   }
 

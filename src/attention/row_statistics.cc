@@ -34,8 +34,8 @@ class SetBits {
     const CallSizes& sizes = tiles.sizes();
     if (set.mask) {
       // A set that compares positions needs to know them as the mask does.
-      if (!mask.compares_positions()) CallPositions(kName, sizes, *set.mask, options);
-      plan_.emplace(*set.mask, MaskLimits{}, sizes.batch, sizes.num_q_heads);
+      if (!mask.compares_positions()) CallPositions(kName, sizes, tiles.call_rows(), *set.mask, options);
+      plan_.emplace(*set.mask, MaskLimits{}, tiles.call_rows().batch(), sizes.num_q_heads);
       tiles.positions().check_queries(*plan_);
     } else if (bits_.rank > 0) {
       const bool rows = bits_.rank == 2;
@@ -56,7 +56,7 @@ class SetBits {
     }
     for (int w = 0; w < kPanelsPerTile; ++w) words[w] = 0;
     for (int j = 0; j < kTileKeys; ++j)
-      if (const int64_t key = block.column(j); key >= 0 && *at(block.batch_row(), key) != 0)
+      if (const int64_t key = block.column(j); key >= 0 && *at(block.entry(), key) != 0)
         words[j / kernels::kPanelKeys] |= uint64_t{1} << (j % kernels::kPanelKeys);
   }
 
@@ -92,7 +92,7 @@ void write_row(const RowStatistics& to, const WeightTiles::Block& block, int r, 
   const bool nan = std::isnan(row.total);
   const auto put = [&](const TensorView<float>& tensor, double value) {
     if (tensor.data != nullptr)
-      *tensor.at(block.batch_row(), block.head(r), block.query(r)) = nan ? kNan : static_cast<float>(value);
+      *tensor.at(block.entry(), block.head(r), block.query(r)) = nan ? kNan : static_cast<float>(value);
   };
   put(to.total, row.total);
   put(to.entropy, row.entropy + 0.0);  // a row with one key has 0, not -0
@@ -100,7 +100,7 @@ void write_row(const RowStatistics& to, const WeightTiles::Block& block, int r, 
   if (set) put(to.mass, row.mass);
   put(to.largest, static_cast<double>(row.largest));
   if (to.largest_key.data != nullptr)
-    *to.largest_key.at(block.batch_row(), block.head(r), block.query(r)) = nan ? -1 : row.largest_key;
+    *to.largest_key.at(block.entry(), block.head(r), block.query(r)) = nan ? -1 : row.largest_key;
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ struct TalkingCall {
   TensorView<const float> q, k, v;
   TensorView<const float> before, after;  // no data: as the identity
   TensorView<float> out;
-  CallSizes sizes;
+  CallSizes sizes;  // of the tensors, but kv_len that of the longest batch row
+  const CallRows& rows;
   int64_t num_v_heads = 0, softmax_heads = 0, value_heads = 0;
   double scale = 0, softcap = 0;
   const CallPositions& positions;
@@ -46,20 +47,22 @@ struct TalkingCall {
   };
 
   int64_t num_keys(int64_t b) const noexcept {
-    return positions.keys(b) == nullptr ? sizes.kv_len
+    return positions.keys(b) == nullptr ? rows.kv_len(b)
                                         : static_cast<int64_t>(orders[static_cast<size_t>(b)].slot.size());
   }
-  // The n-th key by rising position.
+  // The n-th key by rising position: where it is in k and v.
   int64_t slot(int64_t b, int64_t n) const noexcept {
-    return positions.keys(b) == nullptr ? n : orders[static_cast<size_t>(b)].slot[static_cast<size_t>(n)];
+    return rows.first_key(b) +
+           (positions.keys(b) == nullptr ? n : orders[static_cast<size_t>(b)].slot[static_cast<size_t>(n)]);
   }
   int64_t key_position(int64_t b, int64_t n) const noexcept {
     return positions.keys(b) == nullptr ? positions.k_begin(b) + n
                                         : orders[static_cast<size_t>(b)].position[static_cast<size_t>(n)];
   }
 
-  double score(int64_t b, int64_t g, int64_t i, int64_t j) const noexcept {
-    const float *x = q.at(b, g, i), *y = k.at(b, g / (sizes.num_q_heads / sizes.num_kv_heads), j);
+  // Of a query and a key by their places in the tensors.
+  double score(int64_t entry, int64_t g, int64_t i, int64_t j) const noexcept {
+    const float *x = q.at(entry, g, i), *y = k.at(entry, g / (sizes.num_q_heads / sizes.num_kv_heads), j);
     double s = 0;
     for (int64_t c = 0; c < sizes.head_dim; ++c)
       s += static_cast<double>(x[c * q.strides[3]]) * static_cast<double>(y[c * k.strides[3]]);
@@ -71,12 +74,12 @@ struct TalkingCall {
 
   void operator()(int64_t item, int thread) const {
     if (stop != nullptr && stop->stop_requested()) return;
-    const int64_t b = item / sizes.q_len, i = item % sizes.q_len;
+    const int64_t entry = item / sizes.q_len, i = item % sizes.q_len;
+    const int64_t b = rows.row_of(entry, i);
     Carver carver(workspace.arena(thread));
     const Scratch s = Scratch::carve(carver, *this);
     std::fill_n(s.sum, value_heads * sizes.value_dim, 0.0);
-    const int64_t p = positions.queries(b) == nullptr ? positions.q_begin(b) + i : positions.queries(b)[i];
-    if (p >= 0) {
+    if (const int64_t p = b < 0 ? -1 : position(b, i - rows.first_query(b)); p >= 0) {
       look(b, i, p, s);
       for (int64_t h = 0; h < softmax_heads; ++h)
         softmax(s.weights + h * sizes.kv_len, s.seen + h * sizes.kv_len, num_keys(b));
@@ -84,7 +87,11 @@ struct TalkingCall {
     }
     for (int64_t o = 0; o < value_heads; ++o)
       for (int64_t c = 0; c < sizes.value_dim; ++c)
-        *out.at(b, o, i, c) = static_cast<float>(s.sum[o * sizes.value_dim + c]);
+        *out.at(entry, o, i, c) = static_cast<float>(s.sum[o * sizes.value_dim + c]);
+  }
+
+  int64_t position(int64_t b, int64_t query) const noexcept {
+    return positions.queries(b) == nullptr ? positions.q_begin(b) + query : positions.queries(b)[query];
   }
 
   // Which head sees which key, and the mixed scores of the pairs that are seen.
@@ -106,7 +113,7 @@ struct TalkingCall {
       bool any = false;
       for (int64_t h = 0; h < softmax_heads; ++h) any = any || s.seen[h * sizes.kv_len + n] != 0;
       if (!any) continue;
-      for (int64_t g = 0; g < sizes.num_q_heads; ++g) s.scores[g] = score(b, g, i, slot(b, n));
+      for (int64_t g = 0; g < sizes.num_q_heads; ++g) s.scores[g] = score(rows.entry(b), g, i, slot(b, n));
       for (int64_t h = 0; h < softmax_heads; ++h) {
         if (s.seen[h * sizes.kv_len + n] == 0) continue;
         double mixed = before.data == nullptr ? s.scores[h] : 0;
@@ -144,7 +151,7 @@ struct TalkingCall {
               s.weights[h * sizes.kv_len + n] * (after.data == nullptr ? 1 : static_cast<double>(*after.at(h, o)));
         }
         if (!any) continue;
-        const float* value = v.at(b, o / share, slot(b, n));
+        const float* value = v.at(rows.entry(b), o / share, slot(b, n));
         for (int64_t c = 0; c < sizes.value_dim; ++c)
           s.sum[o * sizes.value_dim + c] += weight * static_cast<double>(value[c * v.strides[3]]);
       }
@@ -171,9 +178,9 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
   std::vector<ByteRange> inputs = {check_tensor(kName, "q", q, 4), check_tensor(kName, "k", k, 4),
                                    check_tensor(kName, "v", v, 4)};
   refuse_what_fuses(options);
-  refuse_packed(kName, options);
   CallSizes sizes = check_sizes(kName, q, k, nullptr);
   const AttentionShape shape = check_numbers(kName, sizes, options);
+  const CallRows call_rows(kName, sizes, options);
   require(v.shape[0] == sizes.batch && v.shape[2] == sizes.kv_len, "[{}] k {} and v {} must agree in batch and length",
           kName, shape_text(k), shape_text(v));
   sizes.value_dim = v.shape[3];
@@ -198,17 +205,18 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
   check_no_self_overlap(kName, "out", out);
   for (const ByteRange& input : inputs)
     require(!range.overlaps(input), "[{}] the memory of out overlaps that of an input: give it its own", kName);
-  const CallPositions positions(kName, sizes, mask, options);
+  const CallPositions positions(kName, sizes, call_rows, mask, options);
   if (sizes.batch == 0 || sizes.q_len == 0) return;
-  const MaskPlan plan(mask, options.limits, sizes.batch, softmax_heads);
+  const MaskPlan plan(mask, options.limits, call_rows.batch(), softmax_heads);
   positions.check_queries(plan);
-  std::vector<KeyOrder> orders(static_cast<size_t>(sizes.batch));
-  for (int64_t b = 0; b < sizes.batch; ++b) {
+  std::vector<KeyOrder> orders(static_cast<size_t>(call_rows.batch()));
+  for (int64_t b = 0; b < call_rows.batch(); ++b) {
     PackSource source;
-    source.kv_len = sizes.kv_len;
+    source.kv_len = call_rows.kv_len(b);
     source.positions = positions.keys(b);
     if (source.positions != nullptr) orders[static_cast<size_t>(b)] = sort_keys(source, b);
   }
+  sizes.kv_len = call_rows.widest().kv_len;
   ThreadPool& pool = default_pool();
   Workspace workspace;
   TalkingCall call{.q = q,
@@ -218,6 +226,7 @@ void attend_talking_heads(TensorView<const float> q, TensorView<const float> k, 
                    .after = mix.after,
                    .out = out,
                    .sizes = sizes,
+                   .rows = call_rows,
                    .num_v_heads = v.shape[1],
                    .softmax_heads = softmax_heads,
                    .value_heads = value_heads,

@@ -36,9 +36,10 @@ void drop(const AttentionTile& tile, float keep_scale, float* weights) noexcept 
       *weights = *weights != 0.0f && (tile.keep[r][j / 64] >> (j % 64) & 1) != 0 ? *weights * keep_scale : 0.0f;
 }
 
-CallSizes checked_sizes(std::string_view function, const WeightsInput& input) {
-  refuse_packed(function, input.options);
-  return check_sizes(function, input.q, input.k, nullptr);
+// The slots of [first, first + count) that are wanted.
+Interval overlap(Interval wanted, int64_t first, int64_t count) {
+  const int64_t begin = std::clamp(wanted.begin, first, first + count);
+  return {begin, std::clamp(wanted.end, begin, first + count)};
 }
 
 // Number of the tile that holds a position, which has to be there.
@@ -55,9 +56,10 @@ WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
       input_(input),
       inputs_{check_tensor(function, "q", input.q, 4), check_tensor(function, "k", input.k, 4),
               check_tensor(function, "lse", input.lse, 3)},
-      sizes_(checked_sizes(function, input)),
+      sizes_(check_sizes(function, input.q, input.k, nullptr)),
       shape_(check_numbers(function, sizes_, input.options)),
-      terms_(function, sizes_, input.options, shape_.scale) {
+      call_rows_(function, sizes_, input.options),
+      terms_(function, call_rows_.widest(), input.options, shape_.scale) {
   inputs_.insert(inputs_.end(), terms_.ranges().begin(), terms_.ranges().end());
   const TensorView<const float>& lse = input.lse;
   require(lse.shape[0] == sizes_.batch && lse.shape[1] == sizes_.num_q_heads && lse.shape[2] == sizes_.q_len,
@@ -68,7 +70,7 @@ WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
           "[{}] queries {} to {} are not within 0 to {}", function, queries.begin, queries.end, sizes_.q_len);
   require(keys.begin >= 0 && keys.begin <= keys.end && keys.end <= sizes_.kv_len,
           "[{}] keys {} to {} are not within 0 to {}", function, keys.begin, keys.end, sizes_.kv_len);
-  positions_.emplace(function, sizes_, input.mask, input.options);
+  positions_.emplace(function, sizes_, call_rows_, input.mask, input.options);
 }
 
 template <class T>
@@ -90,55 +92,95 @@ template void WeightTiles::check_output(std::string_view, const TensorView<float
 template void WeightTiles::check_output(std::string_view, const TensorView<int64_t>&, std::initializer_list<int64_t>);
 
 void WeightTiles::prepare(size_t extra_bytes) {
-  plan_.emplace(input_.mask, input_.options.limits, sizes_.batch, sizes_.num_q_heads);
+  plan_.emplace(input_.mask, input_.options.limits, call_rows_.batch(), sizes_.num_q_heads);
   positions_->check_queries(*plan_);
-  const Interval queries = input_.queries, keys = input_.keys;
   const TensorView<const float> q = with_dense_rows(input_.q, q_copy_), k = with_dense_rows(input_.k, k_copy_);
-  for (int64_t b = 0; b < sizes_.batch; ++b) {
+  for (int64_t b = 0; b < call_rows_.batch(); ++b) {
+    const int64_t first = call_rows_.first_key(b);
+    const Interval keys = overlap(input_.keys, first, call_rows_.kv_len(b));
     PackSource source;
-    source.rows = {.k = k.at(b, 0, keys.begin), .k_token_stride = k.strides[2], .k_head_stride = k.strides[1]};
-    source.kv_len = columns();
-    source.k_begin = positions_->k_begin(b) + keys.begin;
-    source.positions = positions_->keys(b) == nullptr ? nullptr : positions_->keys(b) + keys.begin;
+    source.kv_len = keys.end - keys.begin;
+    source.k_begin = positions_->k_begin(b) + keys.begin - first;
+    source.positions = positions_->keys(b) == nullptr ? nullptr : positions_->keys(b) + keys.begin - first;
+    if (source.kv_len > 0)
+      source.rows = {.k = k.at(call_rows_.entry(b), 0, keys.begin),
+                     .k_token_stride = k.strides[2],
+                     .k_head_stride = k.strides[1]};
     sources_.push_back(source);
+    places_.push_back({.entry = call_rows_.entry(b), .first_key = keys.begin - input_.keys.begin});
   }
   ThreadPool& pool = default_pool();
   packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0},
                   sources_, pool);
   columns_.resize(sources_.size());
-  for (int64_t b = 0; b < sizes_.batch; ++b) {
-    SequenceQueries s;
-    s.q = q.at(b, 0, queries.begin);
-    s.q_token_stride = q.strides[2];
-    s.q_head_stride = q.strides[1];
-    s.tokens = rows();
-    s.first_position = positions_->q_begin(b) + queries.begin;
-    s.positions = positions_->queries(b) == nullptr ? nullptr : positions_->queries(b) + queries.begin;
-    s.keys = packed_->view(b);
-    s.batch_row = b;
-    sequences_.push_back(s);
-    const PackSource& source = sources_[static_cast<size_t>(b)];
-    const auto from = [](const int64_t* list, int64_t first) { return list == nullptr ? nullptr : list + first; };
-    terms_.place(s, source,
-                 {.q_encoding = from(positions_->query_encodings(b), queries.begin),
-                  .k_encoding = from(positions_->key_encodings(b), keys.begin),
-                  .first_query = queries.begin,
-                  .first_key = keys.begin});
-    for (int h = 0; h < shape_.num_kv_heads; ++h)
-      for (int64_t t = 0; t < s.keys.num_tiles; ++t) tile_items_.push_back({b, h, t});
-    if (source.positions == nullptr) continue;
-    std::vector<int64_t>& column = columns_[static_cast<size_t>(b)];
-    column.assign(static_cast<size_t>(s.keys.num_tiles * kTileKeys), -1);
-    for (int64_t j = 0; j < source.kv_len; ++j)
-      if (const int64_t p = source.positions[j]; p >= 0)
-        column[static_cast<size_t>(tile_index(s.keys, p) * kTileKeys + p % kTileKeys)] = j;
-  }
+  for (int64_t b = 0; b < call_rows_.batch(); ++b) add_sequence(b, q);
+  add_slack(q);
+  add_row_items();
   if (!terms_.empty()) shape_.terms = &terms_;
   extra_bytes_ = extra_bytes;
   Carver measure(nullptr);
   Scratch::carve(measure, shape_, extra_bytes_);
   workspace_.reserve(pool.size(), measure.used());
-  blocks_ = (rows() * (sizes_.num_q_heads / sizes_.num_kv_heads) + kMaxBlockRows - 1) / kMaxBlockRows;
+}
+
+void WeightTiles::add_sequence(int64_t b, const TensorView<const float>& q) {
+  const auto index = static_cast<size_t>(b);
+  const PackSource& source = sources_[index];
+  Place& place = places_[index];
+  const int64_t first_query = call_rows_.first_query(b);
+  const Interval queries = overlap(input_.queries, first_query, call_rows_.q_len(b));
+  const int64_t query = queries.begin - first_query;
+  const int64_t key = input_.keys.begin + place.first_key - call_rows_.first_key(b);
+  const auto from = [](const int64_t* list, int64_t first) { return list == nullptr ? nullptr : list + first; };
+  place.first_query = queries.begin - input_.queries.begin;
+  SequenceQueries s;
+  s.tokens = queries.end - queries.begin;
+  if (s.tokens > 0) s.q = q.at(place.entry, 0, queries.begin);
+  s.q_token_stride = q.strides[2];
+  s.q_head_stride = q.strides[1];
+  s.first_position = positions_->q_begin(b) + query;
+  s.positions = from(positions_->queries(b), query);
+  s.keys = packed_->view(b);
+  s.batch_row = b;
+  sequences_.push_back(s);
+  terms_.place(s, source,
+               {.q_encoding = from(positions_->query_encodings(b), query),
+                .k_encoding = from(positions_->key_encodings(b), key),
+                .first_query = query,
+                .first_key = key});
+  if (s.tokens > 0)
+    for (int h = 0; h < shape_.num_kv_heads; ++h)
+      for (int64_t t = 0; t < s.keys.num_tiles; ++t) tile_items_.push_back({index, h, t});
+  if (source.positions == nullptr) return;
+  std::vector<int64_t>& column = columns_[index];
+  column.assign(static_cast<size_t>(s.keys.num_tiles * kTileKeys), -1);
+  for (int64_t j = 0; j < source.kv_len; ++j)
+    if (const int64_t p = source.positions[j]; p >= 0)
+      column[static_cast<size_t>(tile_index(s.keys, p) * kTileKeys + p % kTileKeys)] = place.first_key + j;
+}
+
+void WeightTiles::add_slack(const TensorView<const float>& q) {
+  const int64_t count = call_rows_.slack();
+  const Interval queries = overlap(input_.queries, sizes_.q_len - count, count);
+  nowhere_.assign(static_cast<size_t>(queries.end - queries.begin), -1);
+  if (nowhere_.empty()) return;
+  places_.push_back({.first_query = queries.begin - input_.queries.begin});
+  sources_.emplace_back();
+  columns_.emplace_back();
+  SequenceQueries s;
+  s.q = q.at(0, 0, queries.begin);
+  s.q_token_stride = q.strides[2];
+  s.q_head_stride = q.strides[1];
+  s.tokens = queries.end - queries.begin;
+  s.positions = nowhere_.data();
+  sequences_.push_back(s);
+}
+
+void WeightTiles::add_row_items() {
+  const int64_t group = sizes_.num_q_heads / sizes_.num_kv_heads;
+  for (size_t i = 0; i < sequences_.size(); ++i)
+    for (int h = 0; h < shape_.num_kv_heads; ++h)
+      for (int64_t r = 0; r < sequences_[i].tokens * group; r += kMaxBlockRows) row_items_.push_back({i, h, r});
 }
 
 void WeightTiles::check_finished() const {
@@ -146,10 +188,11 @@ void WeightTiles::check_finished() const {
   terms_.check_distances(function_);
 }
 
-WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_head, int thread)
+WeightTiles::Block::Block(const WeightTiles& tiles, size_t sequence, int kv_head, int thread)
     : tiles_(tiles),
-      sequence_(tiles.sequences_[static_cast<size_t>(batch_row)]),
-      source_(tiles.sources_[static_cast<size_t>(batch_row)]),
+      sequence_(tiles.sequences_[sequence]),
+      source_(tiles.sources_[sequence]),
+      place_(tiles.places_[sequence]),
       kv_head_(kv_head) {
   Carver carver(tiles.workspace_.arena(thread));
   const Scratch scratch = Scratch::carve(carver, tiles.shape_, tiles.extra_bytes_);
@@ -159,13 +202,16 @@ WeightTiles::Block::Block(const WeightTiles& tiles, int64_t batch_row, int kv_he
   low_ = scratch.low;
   weights_ = scratch.tile;
   extra_ = scratch.extra;
-  const std::vector<int64_t>& columns = tiles.columns_[static_cast<size_t>(batch_row)];
+  const std::vector<int64_t>& columns = tiles.columns_[sequence];
   columns_ = columns.empty() ? nullptr : columns.data();
 }
 
+int64_t WeightTiles::Block::all_rows() const {
+  return sequence_.tokens * (tiles_.shape_.num_q_heads / tiles_.shape_.num_kv_heads);
+}
+
 int WeightTiles::Block::rows_from(int64_t first_row) const {
-  const int64_t all_rows = sequence_.tokens * (tiles_.shape_.num_q_heads / tiles_.shape_.num_kv_heads);
-  return static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows - first_row));
+  return static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows() - first_row));
 }
 
 TileRange WeightTiles::Block::range_of(int64_t first_row) const {
@@ -188,7 +234,7 @@ void WeightTiles::Block::start(int64_t first_row) {
   for (int r = 0; r < rows; ++r) {
     // lse in units of log2, in two parts so that no more than its own rounding is lost.
     const double lse2 =
-        static_cast<double>(*lse.at(sequence_.batch_row, head(r), tiles_.input_.queries.begin + query(r))) *
+        static_cast<double>(*lse.at(entry(), head(r), tiles_.input_.queries.begin + query(r))) *
         math::kLog2e;
     high_[r] = static_cast<float>(lse2);
     low_[r] = std::isfinite(high_[r]) ? static_cast<float>(lse2 - static_cast<double>(high_[r])) : 0.0f;

@@ -25,11 +25,18 @@ struct WeightsInput {
 };
 
 class WeightTiles {
+  // What of the rectangle belongs to a sequence: its entry on the tensors' batch axis, and the numbers of its first query
+  // and key in the rectangle.
+  struct Place {
+    int64_t entry = 0, first_query = 0, first_key = 0;
+  };
+
  public:
   /// Checks everything but the outputs. Errors: as attend().
   WeightTiles(std::string_view function, const WeightsInput& input);
 
   const CallSizes& sizes() const noexcept { return sizes_; }
+  const CallRows& call_rows() const noexcept { return call_rows_; }
   const CallPositions& positions() const noexcept { return *positions_; }
   int64_t rows() const noexcept { return input_.queries.end - input_.queries.begin; }
   int64_t columns() const noexcept { return input_.keys.end - input_.keys.begin; }
@@ -42,14 +49,16 @@ class WeightTiles {
   /// for queries beyond a list of the mask; kResourceExhausted.
   void prepare(size_t extra_bytes);
 
-  /// Up to 96 query rows that share a KV head. What a Block shows is valid until next().
+  /// Up to 96 query rows of one batch row that share a KV head. What a Block shows is valid until next().
   class Block {
    public:
     int rows() const noexcept { return rows_->rows(); }
+    /// What the mask knows the rows by, and where their tensors are on the batch axis: another number for packed sequences.
     int64_t batch_row() const noexcept { return sequence_.batch_row; }
+    int64_t entry() const noexcept { return place_.entry; }
     int head(int r) const noexcept { return rows_->head(r); }
     /// Number of the row's query in the rectangle.
-    int64_t query(int r) const noexcept { return rows_->token(r); }
+    int64_t query(int r) const noexcept { return place_.first_query + rows_->token(r); }
     int64_t position(int r) const noexcept { return rows_->position(r); }
 
     /// Goes to the next tile, by rising position, in which some row sees a key; false behind the last one.
@@ -62,14 +71,14 @@ class WeightTiles {
     int64_t column(int j) const noexcept {
       if (columns_ != nullptr) return columns_[tile_ * kernels::kTileKeys + j];
       const int64_t key = base() + j - source_.k_begin;
-      return key >= 0 && key < source_.kv_len ? key : -1;
+      return key >= 0 && key < source_.kv_len ? place_.first_key + key : -1;
     }
     /// The extra bytes of this thread.
     std::byte* extra() const noexcept { return extra_; }
 
    private:
     friend class WeightTiles;
-    Block(const WeightTiles& tiles, int64_t batch_row, int kv_head, int thread);
+    Block(const WeightTiles& tiles, size_t sequence, int kv_head, int thread);
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     // Takes up the block of rows from `first_row` on, before its first tile.
@@ -77,6 +86,7 @@ class WeightTiles {
     // Whether the rows from `first_row` on may see a key of this tile; asks no row.
     bool may_see(int64_t first_row, int64_t tile) const;
     TileRange range_of(int64_t first_row) const;
+    int64_t all_rows() const;
     int rows_from(int64_t first_row) const;
     // Goes to this tile; false when no row sees a key of it.
     bool show(int64_t tile);
@@ -84,6 +94,7 @@ class WeightTiles {
     const WeightTiles& tiles_;
     const SequenceQueries& sequence_;
     const PackSource& source_;
+    const Place& place_;
     int kv_head_;
     RowScratch row_scratch_;
     TermScratch terms_;
@@ -98,13 +109,13 @@ class WeightTiles {
   /// Calls f(block) for all blocks of rows, in parallel. Errors: kCancelled; as ScoreTerms::check_distances().
   template <class F>
   void for_each_block(F&& f) const {
-    const int64_t heads = sizes_.num_kv_heads;
     default_pool().for_each(
-        sizes_.batch * heads * blocks_,
+        static_cast<int64_t>(row_items_.size()),
         [&](int64_t i, int thread) {
           if (stopped()) return;
-          Block block(*this, i / (blocks_ * heads), static_cast<int>(i / blocks_ % heads), thread);
-          block.start(i % blocks_ * kernels::kMaxBlockRows);
+          const RowItem& at = row_items_[static_cast<size_t>(i)];
+          Block block(*this, at.sequence, at.kv_head, thread);
+          block.start(at.first_row);
           f(block);
         },
         input_.options.stop);
@@ -120,11 +131,10 @@ class WeightTiles {
         static_cast<int64_t>(tile_items_.size()),
         [&](int64_t i, int thread) {
           const TileItem& at = tile_items_[static_cast<size_t>(i)];
-          Block block(*this, at.batch_row, at.kv_head, thread);
+          Block block(*this, at.sequence, at.kv_head, thread);
           block.tile_ = at.tile;
           begin(block, at.kv_head);
-          for (int64_t b = 0; b < blocks_ && !stopped(); ++b) {
-            const int64_t first_row = b * kernels::kMaxBlockRows;
+          for (int64_t first_row = 0; first_row < block.all_rows() && !stopped(); first_row += kernels::kMaxBlockRows) {
             if (!block.may_see(first_row, at.tile)) continue;
             block.start(first_row);
             if (block.show(at.tile)) f(block);
@@ -137,11 +147,20 @@ class WeightTiles {
   }
 
  private:
+  struct RowItem {
+    size_t sequence;
+    int kv_head;
+    int64_t first_row;
+  };
   struct TileItem {
-    int64_t batch_row;
+    size_t sequence;
     int kv_head;
     int64_t tile;
   };
+  // Adds batch row b, or the rows behind the last packed sequence, which see nothing.
+  void add_sequence(int64_t b, const TensorView<const float>& q);
+  void add_slack(const TensorView<const float>& q);
+  void add_row_items();
   // When all items are done: one that was cut short must not pass for finished. Errors: kCancelled; as
   // ScoreTerms::check_distances().
   void check_finished() const;
@@ -152,18 +171,22 @@ class WeightTiles {
   std::vector<ByteRange> inputs_, outputs_;
   CallSizes sizes_;
   AttentionShape shape_;
+  CallRows call_rows_;
   ScoreTerms terms_;
   std::optional<CallPositions> positions_;
   std::optional<MaskPlan> plan_;
   AlignedBuffer<float> q_copy_, k_copy_;
+  // By sequence: a batch row each, and then the slack of packed sequences if there is any.
+  std::vector<Place> places_;
   std::vector<PackSource> sources_;
   std::optional<PackedKv> packed_;
   std::vector<SequenceQueries> sequences_;
-  std::vector<std::vector<int64_t>> columns_;  // of each batch row, by tile and key; none: keys follow each other
+  std::vector<int64_t> nowhere_;               // positions of the slack
+  std::vector<std::vector<int64_t>> columns_;  // by tile and key; none: keys follow each other
+  std::vector<RowItem> row_items_;
   std::vector<TileItem> tile_items_;
   mutable Workspace workspace_;
   size_t extra_bytes_ = 0;
-  int64_t blocks_ = 0;
 };
 
 }  // namespace regard

@@ -20,7 +20,7 @@ void attention_weights(TensorView<const float> q, TensorView<const float> k, Ten
   tiles.prepare(0);
   tiles.for_each_block([&](WeightTiles::Block& block) {
     const int64_t stride = weights.strides[3];
-    const auto row = [&](int r) { return weights.at(block.batch_row(), block.head(r), block.query(r)); };
+    const auto row = [&](int r) { return weights.at(block.entry(), block.head(r), block.query(r)); };
     for (int r = 0; r < block.rows(); ++r) {
       float* out = row(r);
       for (int64_t j = 0; j < weights.shape[3]; ++j) out[j * stride] = 0.0f;
@@ -62,7 +62,7 @@ void attention_column_sums(TensorView<const float> q, TensorView<const float> k,
                         for (int64_t h = 0; h < group; ++h)
                           for (int j = 0; j < kTileKeys; ++j)
                             if (const int64_t column = block.column(j); column >= 0)
-                              *sums.at(block.batch_row(), kv_head * group + h, column) =
+                              *sums.at(block.entry(), kv_head * group + h, column) =
                                   static_cast<float>(total(block)[h * kTileKeys + j]);
                       });
 }
@@ -117,8 +117,8 @@ void attention_top_keys(TensorView<const float> q, TensorView<const float> k, Te
       std::sort_heap(heap, heap + count[r], before);
       for (int64_t i = 0; i < n; ++i) {
         const Found one = i < count[r] ? heap[i] : Found{0.0f, -1};
-        *keys.at(block.batch_row(), block.head(r), block.query(r), i) = one.key;
-        *weights.at(block.batch_row(), block.head(r), block.query(r), i) = one.weight;
+        *keys.at(block.entry(), block.head(r), block.query(r), i) = one.key;
+        *weights.at(block.entry(), block.head(r), block.query(r), i) = one.weight;
       }
     }
   });

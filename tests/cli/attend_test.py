@@ -294,30 +294,42 @@ class Attend(Case):
             files += ["--" + name, save_npy(self.path(name + "1.npy"), "f4", [1, heads, length, dim], values[:heads * length * dim])]
         out, lse = self.path("o.npy"), self.path("l.npy")
         offsets = save_npy(self.path("offsets.npy"), "i8", [4], [0, 2, 2, 6])
+        looks = [self.path(name) for name in ("w.npy", "sums.npy", "top.npy", "stats.npy")]
         for q_offsets in ("0,2,2,6", offsets):
             self.ok("attend", *files, "--offsets", q_offsets, "--k-offsets", "0,3,4,8", "--q-begin", "1,0,0", "--mask", "causal", "--alibi", "published",
-                    "--rope", "half", "--out", out, "--lse", lse)
+                    "--rope", "half", "--out", out, "--lse", lse, "--weights", looks[0], "--column-sums", looks[1], "--top-k", "2", "--top", looks[2],
+                    "--stats", looks[3])
             (_, o), (_, l) = load_npy(out), load_npy(lse)
+            (_, w), (_, sums), (_, top), (_, stats) = map(load_npy, looks)
             for h in range(H):
                 q, k, v = self.rows(data, "q", 0, h), self.rows(data, "k", 0, h // (H // G)), self.rows(data, "v", 0, h // (H // G))
                 slope = 2.0 ** (-2 * (h + 1))
                 for (first, end), (k_first, k_end), begin in zip(((0, 2), (2, 2), (2, 6)), ((0, 3), (3, 4), (4, 8)), (1, 0, 0)):
                     turned_q = [rope(x, begin + i, "half", D, 10000.0) for i, x in enumerate(q[first:end])]
                     turned_k = [rope(x, j, "half", D, 10000.0) for j, x in enumerate(k[k_first:k_end])]
-                    outs, lses, _ = attention(turned_q, turned_k, v[k_first:k_end], lambda i, j: j <= i + begin, 1 / math.sqrt(D),
-                                              bias=lambda i, j: -slope * abs(i + begin - j))
+                    outs, lses, weights = attention(turned_q, turned_k, v[k_first:k_end], lambda i, j: j <= i + begin, 1 / math.sqrt(D),
+                                                    bias=lambda i, j: -slope * abs(i + begin - j))
+                    for j in range(k_first, k_end):
+                        self.assertAlmostEqual(sums[h * 9 + j], sum(row[j - k_first] for row in weights), delta=5e-6)
                     for i in range(end - first):
                         at = h * 7 + first + i
                         self.assertAlmostEqual(l[at], lses[i], delta=5e-6)
+                        row = [0.0] * k_first + weights[i] + [0.0] * (9 - k_end)
+                        for got, want in zip(w[at * 9:(at + 1) * 9], row):
+                            self.assertAlmostEqual(got, want, delta=5e-6)
+                        self.assertEqual(w[at * 9:(at + 1) * 9].count(0.0), row.count(0.0))
+                        self.assertEqual(top[at * 2], row.index(max(row)))
+                        self.assertEqual(stats[at * 5 + 4], row.index(max(row)))
                         for got, want in zip(o[at * V:(at + 1) * V], outs[i]):
                             self.assertAlmostEqual(got, want, delta=5e-6)
                 self.assertEqual(o[(h * 7 + 6) * V:(h * 7 + 7) * V], [0.0] * V)
                 self.assertEqual(l[h * 7 + 6], -math.inf)
+                self.assertEqual([*w[(h * 7 + 6) * 9:(h * 7 + 7) * 9]] + [sums[h * 9 + 8]], [0.0] * 10)
+                self.assertEqual([*top[(h * 7 + 6) * 2:(h * 7 + 7) * 2], stats[(h * 7 + 6) * 5 + 4]], [-1, -1, -1])
         for bad, says in (("1,3", "rise from 0"), ("0,3,2", "rise from 0"), ("0,8", "at most 7"), ("0", "rise from 0")):
             self.refused(2, says, "attend", *files, "--offsets", bad, "--out", out)
         self.refused(2, "one batch row", "attend", *words, "--offsets", "0,3", "--out", out)
         self.refused(2, "--k-offsets needs --offsets", "attend", *files, "--k-offsets", "0,3", "--out", out)
-        self.refused(2, "--weights takes no --offsets", "attend", *files, "--offsets", "0,3", "--weights", out)
         self.refused(2, "3 keys", "attend", *files, "--offsets", "0,2", "--k-offsets", "0,3", "--mask", "causal", "--out", out)
 
     def test_dtype(self):
