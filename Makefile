@@ -8,6 +8,7 @@ help:
 	@echo "              (MODEL=smollm2 or MODEL=gemma3: fetch a published model and let it write)"
 	@echo "make test     everything that is checked before a change lands (about 35 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
+	@echo "make train-suite  trains small models and checks what they must learn (ARGS=\"--long --shakespeare FILE\" and more: tools/train-suite --help)"
 	@echo "make bench    speed against other libraries, answers checked first"
 	@echo "make bench-peers  attention beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
 
@@ -31,6 +32,9 @@ test-models: build/release/apps/cli/regard
 	@tools/setup test demo
 	@tools/test models
 
+train-suite: build/release/apps/cli/regard
+	@tools/train-suite $(ARGS)
+
 fuzz:
 	@tools/setup test
 	@tools/test fuzz
@@ -44,4 +48,4 @@ bench-peers:
 	@tools/bench-peers
 
 FORCE:
-.PHONY: help demo test test-full test-models fuzz bench bench-peers FORCE
+.PHONY: help demo test test-full test-models train-suite fuzz bench bench-peers FORCE

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "eval_baseline.h"
+#include "eval_task.h"
 #include "input.h"
 #include "model_options.h"
 #include "regard/error.h"
@@ -124,6 +125,7 @@ int run_baseline(Context& context) {
 
 int run_eval(Context& context) {
   const Arguments& arguments = context.arguments;
+  if (wants_task(arguments)) return run_task(context);
   const bool with_baseline = wants_baseline(arguments);
   if (!arguments.has("model")) return run_baseline(context);
   const Model model = load_model(context);
@@ -197,9 +199,11 @@ Command eval_command() {
       .summary = "measure how well a model predicts a text",
       .description = "Prints the nats per token and the perplexity of a text. The text is cut into windows, or a window slides over it so that "
                      "each token is predicted from more of what stands before. Ctrl-C stops after the window at hand; with --state the next run "
-                     "goes on there. --baseline ngram prints what counting alone gives, with a model beside it or without one.",
+                     "goes on there. --baseline ngram prints what counting alone gives, with a model beside it or without one. --run asks the model of a "
+                     "training run questions of its task that it was not trained on, and says how many it solves.",
       .examples = {{"regard eval -m model.gguf --file wiki.txt", "Windows of the model's own length."},
                    {"regard eval --baseline ngram --train train.txt --file held-out.txt", "Uniform, 1-gram to 6-gram, in characters."},
+                   {"regard eval --run addition --questions 10000", "How many sums a model trained on the task gets right."},
                    {"regard eval -m model.gguf --file wiki.txt --window 1024 --stride 512 --state wiki.state", "Sliding, and able to go on."}},
       .positionals = {},
       .options = join({optional_model_options(),
@@ -223,7 +227,7 @@ Command eval_command() {
                            chunk_option(),
                            json_option(),
                        },
-                       baseline_options()}),
+                       baseline_options(), task_options()}),
       .run = run_eval,
   };
 }

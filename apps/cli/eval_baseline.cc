@@ -31,7 +31,7 @@ bool wants_baseline(const Arguments& arguments) {
   if (wanted && !arguments.has("train")) throw UsageError("--baseline ngram needs --train, the text to count in");
   if (!wanted) {
     if (arguments.has("train") || arguments.has("tokenizer")) throw UsageError("--train and --tokenizer belong to --baseline ngram");
-    if (!arguments.has("model")) throw UsageError("-m,--model is missing; give it, set REGARD_MODEL, or ask for --baseline ngram alone");
+    if (!arguments.has("model")) throw UsageError("-m,--model is missing; give it, set REGARD_MODEL, or ask for --baseline ngram or --run alone");
   }
   if (arguments.has("model") && arguments.has("tokenizer")) {
     throw UsageError("--tokenizer is for a baseline without a model; beside a model its own tokens are counted");

@@ -217,6 +217,29 @@ struct TrainResult {
 /// kResourceExhausted.
 REGARD_API TrainResult train(const TrainConfig& config, const TrainOptions& options);
 
+struct TaskEvalOptions {
+  /// Which checkpoint of the run.
+  enum class Checkpoint { kLatest, kBest } checkpoint = Checkpoint::kLatest;
+  int64_t questions = 1000;  ///< the first ones of the validation split, 1 to 100 million; 1,000 are those of the run's own evaluations
+  const StopToken* stop = nullptr;
+};
+
+/// How well a checkpoint does its task.
+struct TaskScore {
+  std::string task;
+  std::string checkpoint;  ///< the directory that was measured
+  int64_t questions = 0;   ///< that were asked; none of them is one to train on
+  int64_t solved = 0;      ///< without a mistake, which greedy generation then does too
+  int64_t labels = 0;      ///< single answers
+  int64_t correct = 0;
+  double loss = 0;  ///< nats per label
+};
+
+/// Asks a checkpoint of the run in `directory` questions of its task, of any architecture. Determinism: as train().
+/// Errors: kNotFound for a directory without a run, kInvalidArgument for a run on texts or a number of questions out of range;
+/// kCorruptData for weights that are not those of the configuration, naming the tensor; kCancelled; kIo.
+REGARD_API TaskScore evaluate_task(const std::string& directory, const TaskEvalOptions& options = {});
+
 /// The loss curves of a run's log.jsonl as text of the given size, for a terminal: training with '.', validation with 'o'.
 /// Empty when the log has fewer than two points. Errors: kNotFound, kCorruptData.
 REGARD_API std::string draw_loss_curve(const std::string& log_path, int columns, int rows);

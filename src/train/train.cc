@@ -11,6 +11,7 @@
 #include "train/batches.h"
 #include "train/model_config.h"
 #include "train/task_batches.h"
+#include "train/task_run.h"
 #include "train/token_data.h"
 #include "train/trainer.h"
 
@@ -124,24 +125,13 @@ Setting text_setting(const TrainConfig& config, const StopToken* stop) {
 }
 
 Setting task_setting(const TrainConfig& config) {
-  using Architecture = TrainConfig::Model::Architecture;
-  if (!config.data.files.empty()) fail(Code::kInvalidArgument, "[train] data.task and data.files are both set; give one of them");
-  const std::shared_ptr<const train_tasks::Task> task =
-      train_tasks::make_task(config.data.task, {.seed = config.run.seed, .length = config.data.task_length});
-  const Architecture needed = task->source_seq() > 0 ? Architecture::kEncoderDecoder
-                              : task->sight() == train_tasks::Sight::kBoth ? Architecture::kEncoder
-                                                                           : Architecture::kDecoder;
-  if (config.model.architecture != needed) {
-    constexpr std::string_view kNames[] = {"decoder", "encoder", "encoder_decoder"};
-    fail(Code::kInvalidArgument, "[train] the task {} is one for model.architecture {}", config.data.task, kNames[static_cast<size_t>(needed)]);
-  }
+  const train_loop::TaskRun run = train_loop::task_run(config);
   Setting setting;
-  setting.training = std::make_unique<train_data::TaskBatches>(task, train_tasks::Split::kTraining);
-  setting.validation = std::make_unique<train_data::TaskBatches>(task, train_tasks::Split::kValidation);
-  setting.vocab_size = std::max<int64_t>(task->vocab_size(), config.model.vocab_size);
-  setting.shape_config = config;
-  setting.shape_config.run.sequence = std::max(task->seq(), task->source_seq());
-  setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, task->seq());
+  setting.training = std::make_unique<train_data::TaskBatches>(run.task, train_tasks::Split::kTraining);
+  setting.validation = std::make_unique<train_data::TaskBatches>(run.task, train_tasks::Split::kValidation);
+  setting.vocab_size = run.vocab_size;
+  setting.shape_config = run.shape_config;
+  setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, run.task->seq());
   return setting;
 }
 

@@ -179,6 +179,14 @@ class Train(Case):
         self.assertLess(evaluations[0]["solved"], 900)
         self.assertEqual(evaluations[-1]["solved"], 1000)
         self.assertIn("1000 of 1000 unseen questions solved", result.stderr.decode())
+        # Asked again, the checkpoint says the same.
+        score = json.loads(self.ok("eval", "--run", self.path("reverse"), "--json"))
+        self.assertEqual((score["task"], score["questions"], score["solved"], score["exact_match"], score["labels"]), ("reverse", 1000, 1000, 1, 2000))
+        self.assertEqual(score["nats_per_label"], evaluations[-1]["validation_loss"])
+        self.assertIn("7 of 7 unseen questions solved (100.00 %)", self.ok("eval", "--run", self.path("reverse"), "--checkpoint", "best", "--questions", 7).decode())
+        self.refused(3, "train.json", "eval", "--run", self.path("reverse") + "/latest")
+        self.refused(2, "--model is for texts", "eval", "--run", self.path("reverse"), "-m", self.path("reverse"))
+        self.refused(2, "--run", "eval", "-m", self.path("reverse"), "--questions", 7)
         self.refused(2, "model.architecture encoder_decoder", "train", "--set", "data.task=pig-latin", "--out", self.path("pig"))
 
     def test_a_loss_that_is_no_number(self):
