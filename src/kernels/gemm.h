@@ -10,10 +10,9 @@
 
 #include <cstdint>
 
-namespace regard::kernels {
+#include "kernels/accumulate.h"
 
-/// Whether a result begins at 0 or at what stands there.
-enum class Accumulate { kOverwrite, kAdd };
+namespace regard::kernels {
 
 /// Memory that will be read next, to be fetched into the second-level cache while the registers are busy: `rows` rows of kLines
 /// cache lines from `source` on, ld apart. One line every kSteps of the inner index, as far as that reaches. Nothing is read.

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "kernels/accumulate.h"
+
 namespace regard::kernels {
 
 /// What backward needs of a normalised row; the mean of RMSNorm is 0.
@@ -58,10 +60,13 @@ struct TrainingKernels {
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y, NormStats<float>* stats) noexcept;
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y, NormStats<float>* stats) noexcept;
 
-  /// dx += the gradient of the input of a norm. With g = dy * weight (null: ones) and h = (x - mean) rstd:
+  /// dx = or += the gradient of the input of a norm; overwritten, it may be x or dy. With g = dy * weight (null: ones) and
+  /// h = (x - mean) rstd:
   ///   LayerNorm  rstd (g - mean(g) - h mean(g h))      RMSNorm  rstd (g - h mean(g h))
-  void (*layer_norm_backward)(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx) noexcept;
-  void (*rms_norm_backward)(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx) noexcept;
+  void (*layer_norm_backward)(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx,
+                              Accumulate accumulate) noexcept;
+  void (*rms_norm_backward)(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx,
+                            Accumulate accumulate) noexcept;
 
   /// The gradients of gain and bias in some columns, of either norm: dweight[j] += sum over rows of dy h, dbias[j] += sum of dy,
   /// rising from row 0. Row r of x and dy is at r * ld; either result may be null.

@@ -104,7 +104,8 @@ TEST(TrainingReference, NormsAreThoseOfFiniteDifferences) {
     }
     EXPECT_NEAR(square, 1 - 1e-3 * stats.rstd * stats.rstd, 1e-12);
     Doubles dx(x.size(), 0.5), dweight(x.size(), 0.0), dbias(x.size(), 0.0);
-    (centred ? reference::layer_norm_backward<double> : reference::rms_norm_backward<double>)(x.data(), weight.data(), dy.data(), &stats, n, dx.data());
+    (centred ? reference::layer_norm_backward<double> : reference::rms_norm_backward<double>)(x.data(), weight.data(), dy.data(), &stats, n, dx.data(),
+                                                                                              kernels::Accumulate::kAdd);
     reference::norm_backward_weight(x.data(), dy.data(), n, &stats, 1, n, dweight.data(), dbias.data());
     for (double& d : dx) d -= 0.5;  // it is added
     expect_gradient([&](const Doubles& v) { return forward(v, weight, bias); }, x, dx, "x");
@@ -191,10 +192,19 @@ TEST(Training, NormGradientsAreThoseOfTheDefinition) {
         Floats dx = dx0;
         Doubles want = widened(dx0);
         const Doubles wx = widened(x), ww = widened(weight), wdy = widened(dy);
-        (centred ? k.layer_norm_backward : k.rms_norm_backward)(x.data(), weighted ? weight.data() : nullptr, dy.data(), &stats, n, dx.data());
+        (centred ? k.layer_norm_backward : k.rms_norm_backward)(x.data(), weighted ? weight.data() : nullptr, dy.data(), &stats, n, dx.data(), Accumulate::kAdd);
         (centred ? reference::layer_norm_backward<double> : reference::rms_norm_backward<double>)(wx.data(), weighted ? ww.data() : nullptr, wdy.data(), &wide, n,
-                                                                                                want.data());
+                                                                                                want.data(), Accumulate::kAdd);
         expect_near(dx, want, 32 * kEps, 16, "dx");
+        // Overwritten, it begins at 0 and may lie over either operand.
+        Floats zeros(x.size(), 0.0f), over_x = x, over_dy = dy;
+        const auto backward = centred ? k.layer_norm_backward : k.rms_norm_backward;
+        const float* gain = weighted ? weight.data() : nullptr;
+        backward(x.data(), gain, dy.data(), &stats, n, zeros.data(), Accumulate::kAdd);
+        backward(over_x.data(), gain, dy.data(), &stats, n, over_x.data(), Accumulate::kOverwrite);
+        backward(x.data(), gain, over_dy.data(), &stats, n, over_dy.data(), Accumulate::kOverwrite);
+        EXPECT_EQ(over_x, zeros);
+        EXPECT_EQ(over_dy, zeros);
         if (::testing::Test::HasFatalFailure()) return;
       }
 }

@@ -116,6 +116,24 @@ TEST_P(TrainingModel, BitsDoNotDependOnThreadsOrRecomputation) {
   }
 }
 
+// Three sequences go through a layer together, or two and then one.
+void expect_groups_change_nothing(const TransformerConfig& whole, const BatchData& data) {
+  const Result expected = run(whole, data);
+  for (const nn::Recompute recompute : {nn::Recompute::kNone, nn::Recompute::kCheap, nn::Recompute::kFull}) {
+    TransformerConfig cut = whole;
+    cut.group_rows = 1;
+    cut.recompute = recompute;
+    const Result r = run(cut, data, 2);
+    EXPECT_EQ(r.loss.objective, expected.loss.objective);
+    if (whole.position == nn::PositionKind::kT5)  // a sum of the groups' sums
+      EXPECT_LE(distance(r.gradients, expected.gradients), 1e-6 * norm_of(expected.gradients));
+    else
+      EXPECT_TRUE(same_bits(r.gradients, expected.gradients)) << "policy " << static_cast<int>(recompute);
+  }
+}
+
+TEST_P(TrainingModel, BitsDoNotDependOnGroups) { expect_groups_change_nothing(GetParam().config, GetParam().data); }
+
 // A step in micro-batches, one sequence each, adds up to the whole: dropout knows which sequence of the step it is in.
 TEST_P(TrainingModel, MicroBatchesAddUpToTheStep) {
   const TrainingCase& c = GetParam();
@@ -178,6 +196,8 @@ TEST_P(Bf16TrainingModel, BitsDoNotDependOnThreadsOrRecomputation) {
   config.recompute = nn::Recompute::kFull;
   EXPECT_TRUE(same_bits(run(config, c.data, 2).gradients, expected.gradients)) << "computed again";
 }
+
+TEST_P(Bf16TrainingModel, BitsDoNotDependOnGroups) { expect_groups_change_nothing(in_bf16(GetParam().config), GetParam().data); }
 
 TEST(TrainingPrecision, Bf16IsRefusedWhereItIsNot) {
   const TrainingCase c = training_cases().front();
@@ -458,7 +478,7 @@ TEST(TrainingMemory, OfABabyGptIsWithinTheBudget) {
   const LossSum loss = model.evaluate(pool, data.view());
   EXPECT_NEAR(loss.nats / static_cast<double>(loss.counted), std::log(65.0), 0.1);
   const auto plan = model.memory();
-  EXPECT_LE(plan.saved + plan.scratch, size_t{480'000'000}) << plan.saved << " saved, " << plan.scratch << " scratch";
+  EXPECT_LE(plan.saved + plan.scratch, size_t{400'000'000}) << plan.saved << " saved, " << plan.scratch << " scratch";
   RecordProperty("saved", std::to_string(plan.saved));
   RecordProperty("scratch", std::to_string(plan.scratch));
 }

@@ -7,7 +7,8 @@ enum class Centred { kYes, kNo };  // LayerNorm subtracts the mean, RMSNorm does
 
 // Lanes beyond n have dy = 0, and so add nothing to the sums.
 template <Centred C>
-void norm_backward_row(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx) noexcept {
+void norm_backward_row(const float* x, const float* weight, const float* dy, const NormStats<float>* stats, int64_t n, float* dx,
+                       Accumulate accumulate) noexcept {
   const F32 mean = splat(stats->mean), rstd = splat(stats->rstd);
   F32 sum = zero(), along = zero();
   for (int64_t i = 0; i < n; i += 16) {
@@ -23,7 +24,7 @@ void norm_backward_row(const float* x, const float* weight, const float* dy, con
     if (weight != nullptr) g = mul(g, load_upto(weight, i, n));
     const F32 h = mul(sub(load_upto(x, i, n), mean), rstd);
     const F32 d = sub(sub(g, shift), mul(h, slope));
-    store_upto(dx, i, n, fma(d, rstd, load_upto(dx, i, n)));
+    store_upto(dx, i, n, fma(d, rstd, accumulate == Accumulate::kAdd ? load_upto(dx, i, n) : zero()));
   }
 }
 

@@ -72,7 +72,7 @@ void rms_norm(const T* x, const T* weight, T eps, int64_t n, T* y, NormStats<T>*
 namespace detail {
 // `shift` times mean(g) is what LayerNorm takes off besides.
 template <class T>
-void norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T shift, T* dx) {
+void norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T shift, T* dx, Accumulate accumulate) {
   const auto h = [&](int64_t i) { return (x[i] - stats->mean) * stats->rstd; };
   const auto g = [&](int64_t i) { return dy[i] * (weight == nullptr ? T{1} : weight[i]); };
   T mean = 0, along = 0;
@@ -80,17 +80,17 @@ void norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>*
     mean += g(i) / static_cast<T>(n);
     along += g(i) * h(i) / static_cast<T>(n);
   }
-  for (int64_t i = 0; i < n; ++i) dx[i] += stats->rstd * (g(i) - shift * mean - h(i) * along);
+  for (int64_t i = 0; i < n; ++i) dx[i] = (accumulate == Accumulate::kAdd ? dx[i] : T{0}) + stats->rstd * (g(i) - shift * mean - h(i) * along);
 }
 }  // namespace detail
 
 template <class T>
-void layer_norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T* dx) {
-  detail::norm_backward(x, weight, dy, stats, n, T{1}, dx);
+void layer_norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T* dx, Accumulate accumulate) {
+  detail::norm_backward(x, weight, dy, stats, n, T{1}, dx, accumulate);
 }
 template <class T>
-void rms_norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T* dx) {
-  detail::norm_backward(x, weight, dy, stats, n, T{0}, dx);
+void rms_norm_backward(const T* x, const T* weight, const T* dy, const NormStats<T>* stats, int64_t n, T* dx, Accumulate accumulate) {
+  detail::norm_backward(x, weight, dy, stats, n, T{0}, dx, accumulate);
 }
 template <class T>
 void norm_backward_weight(const T* x, const T* dy, int64_t ld, const NormStats<T>* stats, int64_t rows, int64_t columns, T* dweight, T* dbias) {

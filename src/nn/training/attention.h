@@ -33,6 +33,12 @@ struct KeySource {
   const Sequences* sequences = nullptr;
   const T* rows = nullptr;  ///< [rows, hidden]
   T* gradients = nullptr;   ///< added to in backward
+
+  /// The same of `part`, which begins with sequence `first`.
+  KeySource from(const Sequences& part, int64_t first, int64_t hidden) const {
+    const int64_t at = first * sequences->seq * hidden;
+    return {&part, ahead(rows, at), ahead(gradients, at)};
+  }
 };
 
 template <class T>
@@ -51,6 +57,9 @@ class Attention {
   struct Projected {
     T *q = nullptr, *k = nullptr, *v = nullptr;
     int64_t q_stride = 0, kv_stride = 0;
+    Projected from(int64_t row, int64_t key_row) const {
+      return {ahead(q, row * q_stride), ahead(k, key_row * kv_stride), ahead(v, key_row * kv_stride), q_stride, kv_stride};
+    }
   };
   struct Saved {
     Projected projected;
@@ -58,6 +67,10 @@ class Attention {
     T* lse = nullptr;  // [batch, heads, seq]
   };
   Saved take(Memory& memory, int64_t rows, int64_t key_rows) const;
+  /// What was taken for the sequences that begin with these rows.
+  Saved from(const Saved& saved, int64_t row, int64_t key_row) const {
+    return {saved.projected.from(row, key_row), ahead(saved.out, row * q_width_), ahead(saved.lse, row * core_->config().num_q_heads)};
+  }
   MemoryPlan plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences& keys) const;
 
   /// How often weights are left out.

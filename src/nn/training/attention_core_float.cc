@@ -106,7 +106,7 @@ void add(const float* from, int64_t n, float* to) {
 }
 
 constexpr std::string_view kName = "AttentionCore";
-constexpr size_t kMostPlans = 4;  // batches to train on and to evaluate, with and without a shorter last one
+constexpr size_t kMostPlans = 8;  // batches to train on and to evaluate, a shorter last one, and the last groups of these
 
 }  // namespace
 

@@ -54,6 +54,26 @@ typename Block<T>::Saved Block<T>::take(Memory& memory, int64_t rows, int64_t so
 }
 
 template <class T>
+typename Block<T>::Saved Block<T>::from(const Saved& saved, int64_t row, int64_t source_row) const {
+  const auto branch = [&](const BranchSaved& b) {
+    const int64_t at = row * hidden_;
+    return BranchSaved{ahead(b.input, at), ahead(b.summed, at), ahead(b.normed, at), b.norm.from(row)};
+  };
+  Saved part;
+  part.self = branch(saved.self);
+  part.self_attention = self_.from(saved.self_attention, row, row);
+  if (cross_) {
+    part.cross = branch(saved.cross);
+    part.cross_attention = cross_->from(saved.cross_attention, row, source_row);
+  }
+  if (feed_forward_) {
+    part.feed_forward = branch(saved.feed_forward);
+    part.activations = saved.activations.from(row, feed_forward_->width());
+  }
+  return part;
+}
+
+template <class T>
 MemoryPlan Block<T>::plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences* source,
                           Recompute recompute) const {
   const int64_t rows = sequences.rows();
@@ -102,9 +122,8 @@ void Block<T>::branch_backward(const Context<T>& context, const Sequences& seque
     return out;
   };
   if (placement_ == NormPlacement::kPost) {
-    T *dsummed = scratch.take<T>(rows * hidden_);
-    std::fill_n(dsummed, rows * hidden_, T{0});
-    branch.norm->backward(context, saved.summed, saved.norm, dx, rows, dsummed);
+    T* dsummed = scratch.take<T>(rows * hidden_);
+    branch.norm->backward(context, saved.summed, saved.norm, dx, rows, dsummed, Accumulate::kOverwrite);
     run(saved.input, dropped(dsummed), dx, scratch);
     add_rows<T>(context, dsummed, rows, hidden_, dx);
     return;
@@ -121,9 +140,8 @@ void Block<T>::branch_backward(const Context<T>& context, const Sequences& seque
 }
 
 template <class T>
-void Block<T>::forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source, T* x,
-                       Saved& saved, T* y, Memory scratch) const {
-  saved.self.input = x;
+void Block<T>::forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
+                       const Saved& saved, T* y, Memory scratch) const {
   T* after_self = cross_ ? saved.cross.input : feed_forward_ ? saved.feed_forward.input : y;
   branch_forward(context, sequences, {&self_norm_, DropoutSite::kAttentionBranch}, saved.self, after_self, scratch,
                  [&](const T* in, T* out, Memory rest) {

@@ -29,7 +29,7 @@ class Block {
 
   /// One branch: where it starts, what is normalised, and with Recompute::kNone the normalised rows.
   struct BranchSaved {
-    T* input = nullptr;   // [rows, hidden]; the block's own input for the first one
+    T* input = nullptr;   // [rows, hidden]; the block's own input for the first one, which take() leaves out
     T* summed = nullptr;  // kPost: before the norm
     T* normed = nullptr;  // kPre with Recompute::kNone
     typename Norm<T>::Saved norm;
@@ -42,12 +42,14 @@ class Block {
 
   /// Everything but the block's input.
   Saved take(Memory& memory, int64_t rows, int64_t source_rows, Recompute recompute) const;
+  /// What was taken for the sequences that begin with these rows.
+  Saved from(const Saved& saved, int64_t row, int64_t source_row) const;
   MemoryPlan plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences* source,
                   Recompute recompute) const;
 
-  /// y = the layer's output for x, both [rows, hidden] and kept apart. `source` is null without cross-attention.
-  void forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source, T* x,
-               Saved& saved, T* y, Memory scratch) const;
+  /// y = the layer's output for saved.self.input, both [rows, hidden] and kept apart. `source` is null without cross-attention.
+  void forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
+               const Saved& saved, T* y, Memory scratch) const;
   /// dx holds the gradient of y and gets that of x. Adds the gradients of parameters and source.
   void backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
                 const Saved& saved, T* dx, Memory scratch) const;

@@ -26,6 +26,14 @@ struct Sequences {
   int64_t encoding_position(int64_t row) const noexcept {
     return encoding_positions.empty() ? row % seq : encoding_positions[static_cast<size_t>(row)];
   }
+
+  /// `count` sequences from `first` on, as a batch of their own.
+  Sequences part(int64_t first, int64_t count) const {
+    const auto cut = [&](auto list, int64_t width) {
+      return list.empty() ? list : list.subspan(static_cast<size_t>(first * width), static_cast<size_t>(count * width));
+    };
+    return {count, seq, cut(lengths, 1), cut(documents, seq), cut(encoding_positions, seq)};
+  }
 };
 
 /// Where dropout happens; with the layer it makes a stream of its own.
@@ -51,6 +59,13 @@ struct Context {
   uint64_t pass = 0;  ///< number of the call of the model, within which parameters keep their values
   DropoutClock dropout;
   const StopToken* stop = nullptr;
+
+  /// For sequences from `first` on.
+  Context from(int64_t first) const {
+    Context part = *this;
+    part.dropout.first_sequence += first;
+    return part;
+  }
 };
 
 }  // namespace regard::nn::training

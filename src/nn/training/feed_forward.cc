@@ -24,9 +24,7 @@ template <class T>
 MemoryPlan FeedForward<T>::plan(const ThreadPool& pool, int64_t rows, Recompute recompute) const {
   Memory saved, scratch;
   take(saved, rows, recompute);
-  scratch.take<T>(rows * width_);  // activated values
-  scratch.take<T>(rows * width_);  // their gradients
-  if (gated()) scratch.take<T>(rows * width_);
+  if (recompute != Recompute::kNone) scratch.take<T>(rows * width_);  // activated values, then their gradients
   const size_t products = (gate_.plan(pool, rows) + up_.plan(pool, rows) + down_.plan(pool, rows)).scratch;
   return {saved.used(), scratch.used() + products};
 }
@@ -51,19 +49,19 @@ void FeedForward<T>::forward(const Context<T>& context, const T* x, int64_t rows
 template <class T>
 void FeedForward<T>::backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx,
                               Memory scratch) const {
-  T* dactive = scratch.take<T>(rows * width_);
+  // Gradients take the place of what they are the gradients of.
   T* active = saved.active != nullptr ? saved.active : scratch.take<T>(rows * width_);
   if (saved.active == nullptr) activate(context, saved, rows, active);
+  T* dactive = active;
   down_.backward(context, {active, {rows, width_}}, {dy, {rows, hidden_}}, {dactive, {rows, width_}}, scratch);
   if (!gated()) {
     activate_rows_backward<T>(context, activation_, saved.up, dactive, rows, width_, dactive);
     up_.backward(context, {x, {rows, hidden_}}, {dactive, {rows, width_}}, {dx, {rows, hidden_}}, scratch);
     return;
   }
-  T* dgate = scratch.take<T>(rows * width_);
-  activate_gated_rows_backward<T>(context, activation_, saved.gate, saved.up, dactive, rows, width_, dgate, dactive);
+  activate_gated_rows_backward<T>(context, activation_, saved.gate, saved.up, dactive, rows, width_, saved.gate, dactive);
   up_.backward(context, {x, {rows, hidden_}}, {dactive, {rows, width_}}, {dx, {rows, hidden_}}, scratch);
-  gate_.backward(context, {x, {rows, hidden_}}, {dgate, {rows, width_}}, {dx, {rows, hidden_}}, scratch, Accumulate::kAdd);
+  gate_.backward(context, {x, {rows, hidden_}}, {saved.gate, {rows, width_}}, {dx, {rows, hidden_}}, scratch, Accumulate::kAdd);
 }
 
 template class FeedForward<float>;

@@ -21,17 +21,19 @@ class FeedForward {
               const LinearStyle& style);
 
   const Linear<T>& down() const noexcept { return down_; }
+  int64_t width() const noexcept { return width_; }
 
   /// Per row 1 width (plain) or 2 (gated), and one more where the activated values are kept, too.
   struct Saved {
     T *gate = nullptr, *up = nullptr, *active = nullptr;
+    Saved from(int64_t row, int64_t width) const { return {ahead(gate, row * width), ahead(up, row * width), ahead(active, row * width)}; }
   };
   Saved take(Memory& memory, int64_t rows, Recompute recompute) const;
   MemoryPlan plan(const ThreadPool& pool, int64_t rows, Recompute recompute) const;
 
   /// x and y are dense [rows, hidden].
   void forward(const Context<T>& context, const T* x, int64_t rows, const Saved& saved, T* y, Memory scratch) const;
-  /// Adds the gradients of the parameters; writes dx.
+  /// Adds the gradients of the parameters; writes dx. What is saved is overwritten.
   void backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx, Memory scratch) const;
 
  private:

@@ -33,7 +33,7 @@ class Linear {
   MemoryPlan plan(const ThreadPool& pool, int64_t rows) const;
   /// x is [rows, in], y [rows, out], rows may be strided.
   void forward(const Context<T>& context, TensorView<const T> x, TensorView<T> y, Memory scratch) const;
-  /// Adds the gradients of weight and bias; writes dx or adds to it, unless it has no data.
+  /// Adds the gradients of weight and bias; then writes dx or adds to it, unless it has no data. dx may lie over x.
   void backward(const Context<T>& context, TensorView<const T> x, TensorView<const T> dy, TensorView<T> dx, Memory scratch,
                 Accumulate accumulate = Accumulate::kOverwrite) const;
 

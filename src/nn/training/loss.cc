@@ -33,9 +33,12 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
   RowLoss* losses = scratch.take<RowLoss>(chunk);
   T *input = scratch.take<T>(chunk * hidden), *dinput = scratch.take<T>(chunk * hidden), *logits = scratch.take<T>(chunk * classes);
   LossSum sum;
-  for (int64_t r = 0; r < rows; ++r)
-    if (labels[static_cast<size_t>(r)] != kIgnoredLabel && sequences.is_token(r)) counted[sum.counted++] = r;
-  if (dx != nullptr) std::fill_n(dx, rows * hidden, T{0});
+  for (int64_t r = 0; r < rows; ++r) {
+    if (labels[static_cast<size_t>(r)] != kIgnoredLabel && sequences.is_token(r))
+      counted[sum.counted++] = r;
+    else if (dx != nullptr)
+      std::fill_n(dx + r * hidden, hidden, T{0});
+  }
   int64_t sequence = -1;  // the one that is being counted; its rows follow each other, also across chunks
   bool without_mistake = false;
 

@@ -18,8 +18,8 @@ class LinearCrossEntropy {
 
   MemoryPlan plan(const ThreadPool& pool, int64_t rows) const;
 
-  /// labels [rows]; padding is not counted. With dx (null: only the loss), writes the gradient of factor * objective to it and
-  /// adds that of the head. Bits: rows in chunks, but every sum goes on where the last chunk ended.
+  /// labels [rows]; padding is not counted. With dx (null: only the loss; it may be x), writes the gradient of factor * objective to it
+  /// and adds that of the head. Bits: rows in chunks, but every sum goes on where the last chunk ended.
   LossSum run(const Context<T>& context, const Sequences& sequences, const T* x, std::span<const int32_t> labels, double factor, T* dx,
               Memory scratch) const;
 

@@ -48,4 +48,10 @@ class Memory {
   size_t size_ = 0, used_ = 0;
 };
 
+/// `elements` on from p; null stays null.
+template <class T>
+T* ahead(T* p, int64_t elements) {
+  return p == nullptr ? nullptr : p + elements;
+}
+
 }  // namespace regard::nn::training

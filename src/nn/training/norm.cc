@@ -15,9 +15,10 @@ void Norm<T>::forward(const Context<T>& context, const T* x, int64_t rows, const
 }
 
 template <class T>
-void Norm<T>::backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx) const {
+void Norm<T>::backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx,
+                       Accumulate accumulate) const {
   normalise_backward<T>(context, kind_, x, saved.stats, dy, rows, size_, context.parameters.value(gain_), context.parameters.gradient(gain_),
-                        bias_ < 0 ? nullptr : context.parameters.gradient(bias_), dx);
+                        bias_ < 0 ? nullptr : context.parameters.gradient(bias_), dx, accumulate);
 }
 
 template class Norm<float>;

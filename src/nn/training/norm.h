@@ -18,13 +18,15 @@ class Norm {
 
   struct Saved {
     NormStats<T>* stats = nullptr;  // [rows]
+    Saved from(int64_t row) const { return {ahead(stats, row)}; }
   };
   static Saved take(Memory& memory, int64_t rows) { return {memory.take<NormStats<T>>(rows)}; }
 
   /// x and y are dense [rows, size]; y may be x, but then x is to be kept elsewhere for backward.
   void forward(const Context<T>& context, const T* x, int64_t rows, const Saved& saved, T* y) const;
-  /// Adds the gradients of gain, bias and x.
-  void backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx) const;
+  /// Adds the gradients of gain and bias, and adds to dx or overwrites it; overwritten, dx may be x or dy.
+  void backward(const Context<T>& context, const T* x, const Saved& saved, const T* dy, int64_t rows, T* dx,
+                Accumulate accumulate = Accumulate::kAdd) const;
 
  private:
   NormKind kind_ = NormKind::kLayer;

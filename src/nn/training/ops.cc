@@ -80,17 +80,8 @@ void normalise(const Context<T>& context, NormKind kind, double eps, const T* x,
 
 template <class T>
 void normalise_backward(const Context<T>& context, NormKind kind, const T* x, const NormStats<T>* stats, const T* dy, int64_t rows, int64_t n,
-                        const T* gain, T* dgain, T* dbias, T* dx) {
-  for_each_row(context.pool, rows, 8 * n, [&](int64_t r) {
-    const T *xr = x + r * n, *dyr = dy + r * n;
-    if constexpr (kHasKernels<T>) {
-      const auto backward = kind == NormKind::kLayer ? training_kernels().layer_norm_backward : training_kernels().rms_norm_backward;
-      backward(xr, gain, dyr, stats + r, n, dx + r * n);
-    } else {
-      const auto backward = kind == NormKind::kLayer ? &reference::layer_norm_backward<T> : &reference::rms_norm_backward<T>;
-      backward(xr, gain, dyr, stats + r, n, dx + r * n);
-    }
-  });
+                        const T* gain, T* dgain, T* dbias, T* dx, Accumulate accumulate) {
+  // First the sums over rows: dx may lie over what they read.
   context.pool.for_each((n + kColumns - 1) / kColumns, [&](int64_t item, int) {
     const int64_t i = item * kColumns, columns = std::min(kColumns, n - i);
     T* db = dbias == nullptr ? nullptr : dbias + i;
@@ -98,6 +89,16 @@ void normalise_backward(const Context<T>& context, NormKind kind, const T* x, co
       training_kernels().norm_backward_weight(x + i, dy + i, n, stats, rows, columns, dgain + i, db);
     else
       reference::norm_backward_weight(x + i, dy + i, n, stats, rows, columns, dgain + i, db);
+  });
+  for_each_row(context.pool, rows, 8 * n, [&](int64_t r) {
+    const T *xr = x + r * n, *dyr = dy + r * n;
+    if constexpr (kHasKernels<T>) {
+      const auto backward = kind == NormKind::kLayer ? training_kernels().layer_norm_backward : training_kernels().rms_norm_backward;
+      backward(xr, gain, dyr, stats + r, n, dx + r * n, accumulate);
+    } else {
+      const auto backward = kind == NormKind::kLayer ? &reference::layer_norm_backward<T> : &reference::rms_norm_backward<T>;
+      backward(xr, gain, dyr, stats + r, n, dx + r * n, accumulate);
+    }
   });
 }
 
@@ -238,7 +239,7 @@ RowLoss cross_entropy_row(const CrossEntropy& options, const T* logits, int64_t 
 #define REGARD_INSTANTIATE(T)                                                                                                             \
   template void normalise<T>(const Context<T>&, NormKind, double, const T*, int64_t, int64_t, const T*, const T*, T*, NormStats<T>*);     \
   template void normalise_backward<T>(const Context<T>&, NormKind, const T*, const NormStats<T>*, const T*, int64_t, int64_t, const T*,   \
-                                      T*, T*, T*);                                                                                        \
+                                      T*, T*, T*, Accumulate);                                                                                        \
   template void activate_rows<T>(const Context<T>&, Activation, const T*, int64_t, int64_t, T*);                                          \
   template void activate_rows_backward<T>(const Context<T>&, Activation, const T*, const T*, int64_t, int64_t, T*);                       \
   template void activate_gated_rows<T>(const Context<T>&, Activation, const T*, const T*, int64_t, int64_t, T*);                          \

@@ -18,6 +18,7 @@
 
 namespace regard::nn::training {
 
+using kernels::Accumulate;
 using kernels::CrossEntropy;
 using kernels::NormStats;
 using kernels::RowLoss;
@@ -26,10 +27,10 @@ using kernels::RowLoss;
 template <class T>
 void normalise(const Context<T>& context, NormKind kind, double eps, const T* x, int64_t rows, int64_t n, const T* gain, const T* bias, T* y,
                NormStats<T>* stats);
-/// dx += the gradients of the rows; dgain and dbias (null: none) += theirs.
+/// dx = or += the gradients of the rows, overwritten it may be x or dy; dgain and dbias (null: none) += theirs.
 template <class T>
 void normalise_backward(const Context<T>& context, NormKind kind, const T* x, const NormStats<T>* stats, const T* dy, int64_t rows, int64_t n,
-                        const T* gain, T* dgain, T* dbias, T* dx);
+                        const T* gain, T* dgain, T* dbias, T* dx, Accumulate accumulate);
 
 /// y = f(x) or f(gate) * up, `rows` rows of n.
 template <class T>

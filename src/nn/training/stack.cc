@@ -51,7 +51,12 @@ AttentionCoreConfig cross_core_of(const TransformerConfig& config) {
 
 template <class T>
 Stack<T>::Stack(ParameterStore<T>& store, const TransformerConfig& config, StackKind kind, int tokens, int64_t first_layer)
-    : hidden_(config.hidden_size), recompute_(config.recompute), embedding_dropout_(config.embedding_dropout), first_layer_(first_layer) {
+    : hidden_(config.hidden_size),
+      recompute_(config.recompute),
+      group_rows_(config.group_rows),
+      whole_batches_((kind == StackKind::kDecoder ? config.mask : config.encoder_mask).depends_on_batch() || config.position == PositionKind::kXl),
+      embedding_dropout_(config.embedding_dropout),
+      first_layer_(first_layer) {
   const StackNames names = stack_names(config, kind);
   tables_.max_positions = config.max_positions;
   int learned = -1;
@@ -81,23 +86,66 @@ Stack<T>::Stack(ParameterStore<T>& store, const TransformerConfig& config, Stack
   if (config.placement == NormPlacement::kPre) norm_.emplace(store, names.norm, config.norm, config.norm_eps, hidden_);
 }
 
+// As even as whole sequences are. Where these are odd a group has an even number of them, as products in bf16 go over pairs of rows.
+template <class T>
+int64_t Stack<T>::group_of(const Sequences& sequences, const Sequences* source) const {
+  if (whole_batches_ || sequences.batch == 0) return sequences.batch;
+  const int64_t seq = source == nullptr ? sequences.seq : std::max(sequences.seq, source->seq);
+  const int64_t fit = std::max<int64_t>(1, group_rows_ / std::max<int64_t>(1, seq));
+  const int64_t even = ceil_div(sequences.batch, ceil_div(sequences.batch, fit));
+  const bool odd = sequences.seq % 2 != 0 || (source != nullptr && source->seq % 2 != 0);
+  return std::min(sequences.batch, odd ? even + even % 2 : even);
+}
+
+template <class T>
+template <class F>
+void Stack<T>::for_each_group(const Context<T>& context, const Sequences& sequences, const KeySource<T>* source, F f) const {
+  const int64_t group = group_of(sequences, source == nullptr ? nullptr : source->sequences);
+  for (int64_t first = 0; first < sequences.batch; first += group) {
+    const int64_t count = std::min(group, sequences.batch - first);
+    const Sequences part = sequences.part(first, count);
+    if (source == nullptr) {
+      f(context.from(first), part, nullptr, first * sequences.seq, int64_t{0});
+      continue;
+    }
+    const Sequences source_part = source->sequences->part(first, count);
+    const KeySource<T> from = source->from(source_part, first, hidden_);
+    f(context.from(first), part, &from, first * sequences.seq, first * source->sequences->seq);
+  }
+}
+
+template <class T>
+typename Block<T>::Saved Stack<T>::saved_of(const Saved& saved, size_t layer, int64_t row, int64_t source_row) const {
+  const bool one = recompute_ == Recompute::kFull;
+  typename Block<T>::Saved block = one ? saved.blocks.front() : blocks_[layer].from(saved.blocks[layer], row, source_row);
+  block.self.input = saved.inputs[layer] + row * hidden_;
+  return block;
+}
+
 template <class T>
 void Stack<T>::take(Memory& memory, const Sequences& sequences, const Sequences* source, Saved& saved) const {
-  const int64_t rows = sequences.rows(), source_rows = source == nullptr ? 0 : source->rows();
+  const int64_t rows = sequences.rows();
+  const int64_t kept = recompute_ == Recompute::kFull ? group_of(sequences, source) : sequences.batch;
   saved.inputs.resize(blocks_.size() + 1);
   for (T*& x : saved.inputs) x = memory.take<T>(rows * hidden_);
   saved.blocks.resize(recompute_ == Recompute::kFull ? 1 : blocks_.size());
-  for (auto& block : saved.blocks) block = blocks_.front().take(memory, rows, source_rows, recompute_);
+  for (auto& block : saved.blocks)
+    block = blocks_.front().take(memory, kept * sequences.seq, source == nullptr ? 0 : kept * source->seq, recompute_);
   if (norm_) saved.norm = Norm<T>::take(memory, rows);
-  saved.out = norm_ ? memory.take<T>(rows * hidden_) : saved.inputs.back();
+}
+
+template <class T>
+void Stack<T>::take_out(Memory& memory, const Sequences& sequences, Saved& saved) const {
+  saved.out = norm_ ? memory.take<T>(sequences.rows() * hidden_) : saved.inputs.back();
 }
 
 template <class T>
 MemoryPlan Stack<T>::plan(const ThreadPool& pool, const Sequences& sequences, const Sequences* source) const {
+  const int64_t group = group_of(sequences, source);
+  const Sequences part = sequences.part(0, group), source_part = source == nullptr ? Sequences{} : source->part(0, group);
   Memory scratch;
-  if (norm_) scratch.take<T>(sequences.rows() * hidden_);                              // the gradient of a block's output
-  if (recompute_ == Recompute::kFull) scratch.take<T>(sequences.rows() * hidden_);  // a block's output, computed again
-  return {0, scratch.used() + blocks_.front().plan(pool, tables_, sequences, source, recompute_).scratch};
+  if (recompute_ == Recompute::kFull) scratch.take<T>(part.rows() * hidden_);  // a block's output, computed again
+  return {0, scratch.used() + blocks_.front().plan(pool, tables_, part, source == nullptr ? nullptr : &source_part, recompute_).scratch};
 }
 
 template <class T>
@@ -105,27 +153,28 @@ void Stack<T>::forward(const Context<T>& context, const Sequences& sequences, co
                        Saved& saved, Memory scratch) const {
   embedding_.forward(context, sequences, ids, embedding_seed(context), embedding_dropout_, saved.inputs.front());
   for (size_t i = 0; i < blocks_.size(); ++i)
-    blocks_[i].forward(context, tables_, sequences, source, saved.inputs[i], saved.blocks[saved.blocks.size() == 1 ? 0 : i], saved.inputs[i + 1],
-                       scratch);
+    for_each_group(context, sequences, source, [&](const Context<T>& here, const Sequences& part, const KeySource<T>* from, int64_t row, int64_t source_row) {
+      blocks_[i].forward(here, tables_, part, from, saved_of(saved, i, row, source_row), saved.inputs[i + 1] + row * hidden_, scratch);
+    });
   if (norm_) norm_->forward(context, saved.inputs.back(), sequences.rows(), saved.norm, saved.out);
 }
 
 template <class T>
 void Stack<T>::backward(const Context<T>& context, const Sequences& sequences, const KeySource<T>* source, std::span<const int32_t> ids,
-                        Saved& saved, T* dout, Memory scratch) const {
-  const int64_t rows = sequences.rows();
+                        const Saved& saved, T* dout, Memory scratch) const {
   T* dx = dout;
   if (norm_) {
-    dx = scratch.take<T>(rows * hidden_);
-    std::fill_n(dx, rows * hidden_, T{0});
-    norm_->backward(context, saved.inputs.back(), saved.norm, dout, rows, dx);
+    dx = saved.inputs.back();  // which nothing else reads
+    norm_->backward(context, saved.inputs.back(), saved.norm, dout, sequences.rows(), dx, Accumulate::kOverwrite);
   }
-  T* again = recompute_ == Recompute::kFull ? scratch.take<T>(rows * hidden_) : nullptr;
-  for (size_t i = blocks_.size(); i-- > 0;) {
-    auto& block = saved.blocks[recompute_ == Recompute::kFull ? 0 : i];
-    if (again != nullptr) blocks_[i].forward(context, tables_, sequences, source, saved.inputs[i], block, again, scratch);
-    blocks_[i].backward(context, tables_, sequences, source, block, dx, scratch);
-  }
+  const int64_t group = group_of(sequences, source == nullptr ? nullptr : source->sequences);
+  T* again = recompute_ == Recompute::kFull ? scratch.take<T>(group * sequences.seq * hidden_) : nullptr;
+  for (size_t i = blocks_.size(); i-- > 0;)
+    for_each_group(context, sequences, source, [&](const Context<T>& here, const Sequences& part, const KeySource<T>* from, int64_t row, int64_t source_row) {
+      const typename Block<T>::Saved block = saved_of(saved, i, row, source_row);
+      if (again != nullptr) blocks_[i].forward(here, tables_, part, from, block, again, scratch);
+      blocks_[i].backward(here, tables_, part, from, block, dx + row * hidden_, scratch);
+    });
   embedding_.backward(context, sequences, ids, embedding_seed(context), embedding_dropout_, dx);
 }
 

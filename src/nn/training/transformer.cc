@@ -113,15 +113,19 @@ void Transformer<T>::lay_out(const ThreadPool& pool, const Inputs& inputs) {
   const auto take = [&](Memory& memory) {
     if (encoder_) encoder_->take(memory, encoded, nullptr, encoder_saved_);
     if (decoder_) decoder_->take(memory, sequences, both ? &inputs.source : nullptr, decoder_saved_);
+    if (!both) return;
+    encoder_->take_out(memory, encoded, encoder_saved_);
+    dsource_ = memory.take<T>(source_rows * hidden);
   };
-  Memory saved, scratch;
+  // What the head reads lies over the scratch of the layers.
+  const auto take_head = [&](Memory& memory) { top().take_out(memory, sequences, top_saved()); };
+  Memory saved, head;
   take(saved);
-  scratch.take<T>(rows * hidden);
-  scratch.take<T>(both ? source_rows * hidden : 0);
-  MemoryPlan parts = loss_.plan(pool, rows);
+  take_head(head);
+  MemoryPlan parts{0, head.used() + loss_.plan(pool, rows).scratch};
   if (encoder_) parts = parts + encoder_->plan(pool, encoded, nullptr);
   if (decoder_) parts = parts + decoder_->plan(pool, sequences, both ? &inputs.source : nullptr);
-  plan_ = {saved.used(), scratch.used() + parts.scratch};
+  plan_ = {saved.used(), parts.scratch};
   shape_ = {};  // whatever happens, the old layout is gone
   if (memory_.size() < plan_.saved + plan_.scratch) {
     memory_ = {};  // first give back, then take
@@ -129,7 +133,8 @@ void Transformer<T>::lay_out(const ThreadPool& pool, const Inputs& inputs) {
   }
   Memory whole(memory_.data(), plan_.saved);
   take(whole);
-  scratch_ = Memory(memory_.data() + plan_.saved, plan_.scratch);
+  scratch_ = head_scratch_ = Memory(memory_.data() + plan_.saved, plan_.scratch);
+  take_head(head_scratch_);
   shape_ = shape;
 }
 
@@ -139,7 +144,7 @@ KeySource<T> Transformer<T>::source_of(const Inputs& inputs, T* gradients) const
 }
 
 template <class T>
-const T* Transformer<T>::forward(const Context<T>& context, const TokenBatch& batch, const Inputs& inputs) {
+T* Transformer<T>::forward(const Context<T>& context, const TokenBatch& batch, const Inputs& inputs) {
   const bool both = encoder_ && decoder_;
   if (encoder_)
     encoder_->forward(context, both ? inputs.source : inputs.sequences, nullptr, both ? batch.source : batch.tokens, encoder_saved_, scratch_);
@@ -155,26 +160,22 @@ LossSum Transformer<T>::forward_backward(ThreadPool& pool, const TokenBatch& bat
   const Inputs inputs = check(batch, Labels::kWanted);
   lay_out(pool, inputs);
   const Context<T> context{pool, parameters_, ++passes_, {true, step.seed, step.step, batch.first_sequence}, stop};
-  const T* x = forward(context, batch, inputs);
-
-  const int64_t hidden = config_.hidden_size, source_rows = inputs.source.rows();
-  Memory scratch = scratch_;
-  T* dx = scratch.take<T>(inputs.sequences.rows() * hidden);
-  const LossSum loss = loss_.run(context, inputs.sequences, x, batch.labels, step.loss_scale, dx, scratch);
+  T* const x = forward(context, batch, inputs);
+  T* const dx = x;  // the gradient of the head's rows takes their place
+  const LossSum loss = loss_.run(context, inputs.sequences, x, batch.labels, step.loss_scale, dx, head_scratch_);
   if (loss.counted == 0) return loss;  // nothing was asked: nothing to learn
   if (!decoder_) {
-    encoder_->backward(context, inputs.sequences, nullptr, batch.tokens, encoder_saved_, dx, scratch);
+    encoder_->backward(context, inputs.sequences, nullptr, batch.tokens, encoder_saved_, dx, scratch_);
     return loss;
   }
   if (!encoder_) {
-    decoder_->backward(context, inputs.sequences, nullptr, batch.tokens, decoder_saved_, dx, scratch);
+    decoder_->backward(context, inputs.sequences, nullptr, batch.tokens, decoder_saved_, dx, scratch_);
     return loss;
   }
-  T* dsource = scratch.take<T>(source_rows * hidden);
-  std::fill_n(dsource, source_rows * hidden, T{0});
-  const KeySource<T> source = source_of(inputs, dsource);
-  decoder_->backward(context, inputs.sequences, &source, batch.tokens, decoder_saved_, dx, scratch);
-  encoder_->backward(context, inputs.source, nullptr, batch.source, encoder_saved_, dsource, scratch);
+  std::fill_n(dsource_, inputs.source.rows() * config_.hidden_size, T{0});
+  const KeySource<T> source = source_of(inputs, dsource_);
+  decoder_->backward(context, inputs.sequences, &source, batch.tokens, decoder_saved_, dx, scratch_);
+  encoder_->backward(context, inputs.source, nullptr, batch.source, encoder_saved_, dsource_, scratch_);
   return loss;
 }
 
@@ -184,7 +185,7 @@ LossSum Transformer<T>::evaluate(ThreadPool& pool, const TokenBatch& batch, cons
   lay_out(pool, inputs);
   const Context<T> context{pool, parameters_, ++passes_, {}, stop};
   const T* x = forward(context, batch, inputs);
-  return loss_.run(context, inputs.sequences, x, batch.labels, 1, nullptr, scratch_);
+  return loss_.run(context, inputs.sequences, x, batch.labels, 1, nullptr, head_scratch_);
 }
 
 template <class T>
@@ -195,7 +196,7 @@ void Transformer<T>::logits(ThreadPool& pool, const TokenBatch& batch, std::span
   lay_out(pool, inputs);
   const Context<T> context{pool, parameters_, ++passes_, {}, stop};
   const T* x = forward(context, batch, inputs);
-  loss_.logits(context, x, inputs.sequences.rows(), y.data(), scratch_);
+  loss_.logits(context, x, inputs.sequences.rows(), y.data(), head_scratch_);
 }
 
 template class Transformer<float>;

@@ -45,7 +45,7 @@ class Transformer {
   void check_side(std::string_view name, int64_t batch, int64_t seq, std::span<const int32_t> tokens, std::span<const int64_t> lengths) const;
   void lay_out(const ThreadPool& pool, const Inputs& inputs);
   /// Runs the stacks; gives the rows that the head reads.
-  const T* forward(const training::Context<T>& context, const TokenBatch& batch, const Inputs& inputs);
+  T* forward(const training::Context<T>& context, const TokenBatch& batch, const Inputs& inputs);
   training::KeySource<T> source_of(const Inputs& inputs, T* gradients) const;
   const training::Stack<T>& top() const { return decoder_ ? *decoder_ : *encoder_; }
   typename training::Stack<T>::Saved& top_saved() { return decoder_ ? decoder_saved_ : encoder_saved_; }
@@ -68,7 +68,8 @@ class Transformer {
   training::MemoryPlan plan_;
   AlignedBuffer<std::byte> memory_;
   typename training::Stack<T>::Saved encoder_saved_, decoder_saved_;
-  training::Memory scratch_;
+  T* dsource_ = nullptr;  // gradient of the encoder's output
+  training::Memory scratch_, head_scratch_;
 };
 
 extern template class Transformer<float>;

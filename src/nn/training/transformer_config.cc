@@ -35,6 +35,7 @@ TransformerConfig completed(TransformerConfig c) {
   in_range("intermediate_size", c.intermediate_size, 0, kMost);
   in_range("max_positions", c.max_positions, 1, kMost);
   in_range("num_classes", c.num_classes, 0, kMost);
+  in_range("group_rows", c.group_rows, 1, kMost);
   is_rate("embedding_dropout", c.embedding_dropout);
   is_rate("residual_dropout", c.residual_dropout);
   is_rate("attention_dropout", c.attention_dropout);

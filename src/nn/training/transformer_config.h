@@ -93,6 +93,11 @@ struct TransformerConfig {
 
   Recompute recompute = Recompute::kCheap;
 
+  /// Layers take whole sequences of about that many rows at a time, so that what they compute with stays small. Changes no bit,
+  /// except of the gradient of T5's table, which is a sum of the groups' sums. A batch is one group with masks that differ between its
+  /// sequences, and with Transformer-XL's terms, whose projected distances all sequences share.
+  int64_t group_rows = 512;
+
   /// Of what enters the matrix products of linear layers and the head. kBF16: rounded there; parameters, sums, everything between the
   /// products, attention and the loss stay f32. Needs avx512_bf16.
   training::GemmPrecision precision = training::GemmPrecision::kF32;
