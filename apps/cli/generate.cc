@@ -1,6 +1,7 @@
 // `regard generate`: continues prompts.
 #include <fmt/format.h>
 
+#include "generate_beams.h"
 #include "input.h"
 #include "look_options.h"
 #include "model_options.h"
@@ -40,6 +41,8 @@ int run_generate(Context& context) {
   GenerateOptions options = read_generate_options(arguments);
   const bool json_wanted = arguments.flag("json");
   const LookRequest look = read_look_options(arguments);
+  const std::optional<BeamOptions> beams = read_beam_options(arguments);
+  if (beams && look.wanted) throw UsageError("--look shows one text, and a search follows several; leave out --look or --beams");
   if (arguments.has("top-logprobs")) options.top_logprobs = arguments.integer("top-logprobs");
   if (options.top_logprobs >= 0 && !json_wanted) throw UsageError("--top-logprobs is printed with --json only");
 
@@ -48,6 +51,11 @@ int run_generate(Context& context) {
   std::vector<std::string> texts;
   const std::vector<std::vector<int32_t>> prompts = read_prompts(arguments, model, texts);
   if (look.wanted && prompts.size() > 1) throw UsageError(fmt::format("--look and --look-png show one text, and there are {} prompts; give one", prompts.size()));
+
+  if (beams) {
+    write_beams(context, model, beam_search(model, prompts, options, *beams), *beams, texts);
+    return 0;
+  }
 
   // One prompt is streamed as it is written; several would mix, and come one after the other at the end, numbered.
   const bool stream = prompts.size() == 1 && !json_wanted;
@@ -107,7 +115,8 @@ Command generate_command() {
       .examples = {{"regard generate -m model.gguf -p \"The sea\" -n 40", "Forty tokens, the most likely one each time."},
                    {"regard generate -m model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7 --json",
                     "A sampled text with its token ids, for a script."},
-                   {"regard generate -m model.gguf -p \"The sea\" -n 20 --look --look-png look.png", "Also shows where the model looked."}},
+                   {"regard generate -m model.gguf -p \"The sea\" -n 20 --look --look-png look.png", "Also shows where the model looked."},
+                   {"regard generate -m model.gguf -p \"The sea\" --beams 4 --return 2", "The two likeliest texts of a search with four beams."}},
       .positionals = {},
       .options = join({model_options(),
                        {
@@ -126,6 +135,7 @@ Command generate_command() {
                             .max = 1000},
                            json_option(),
                        },
+                       beam_options(),
                        look_options("Shows which tokens the model read for each one of the text, prompt included, as a map of weights under it; with --json as numbers. One prompt only."),
                        sampling_options()}),
       .run = run_generate,

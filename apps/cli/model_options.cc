@@ -35,6 +35,8 @@ std::vector<Option> sampling_options() {
   return {
       {.name = "max-tokens", .letter = 'n', .type = Type::kInteger, .value = "N", .help = "Most tokens to write.", .unit = "tokens",
        .fallback = "128", .min = 0, .max = 16777216, .section = Section::kCommon},
+      {.name = "min-tokens", .type = Type::kInteger, .value = "N", .help = "Bans the tokens that end a text until there are so many.",
+       .unit = "tokens", .fallback = "0", .min = 0, .max = 16777216},
       {.name = "temperature", .type = Type::kNumber, .value = "T",
        .help = "Divides the logits; 0 takes the most likely token each time.", .fallback = "0", .min = 0, .max = 1000,
        .section = Section::kCommon},
@@ -111,6 +113,7 @@ GenerateOptions read_generate_options(const Arguments& arguments) {
     sampling.logit_bias.emplace_back(id[0], bias);
   }
   options.max_tokens = arguments.integer("max-tokens");
+  options.min_tokens = arguments.integer("min-tokens");
   options.stop_strings = arguments.list("stop");
   for (const std::string& id : arguments.list("stop-id")) options.stop_ids.push_back(parse_ids(id, "--stop-id").front());
   options.end_of_text = arguments.flag("ignore-eos") ? GenerateOptions::EndOfText::kIgnore : GenerateOptions::EndOfText::kStop;

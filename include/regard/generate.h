@@ -63,6 +63,8 @@ struct GenerateOptions {
   /// prompt i, for several tries at one prompt.
   enum class Streams { kSame, kByIndex } streams = Streams::kSame;
   int64_t max_tokens = 128;
+  /// Ids that end a text are banned until it has so many tokens, unless `allowed` leaves no other id. Stop strings are not.
+  int64_t min_tokens = 0;
   /// Text that ends the generation; it is not part of the result. At most 64 strings of at most 1,024 bytes.
   std::vector<std::string> stop_strings;
   /// Ids that end it, beside the model's own end-of-text ids.

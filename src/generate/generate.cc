@@ -13,19 +13,6 @@
 namespace regard {
 namespace {
 
-constexpr size_t kMaxStopStrings = 64, kMaxStopStringBytes = 1024;
-constexpr int64_t kMaxTopLogprobs = 1000;
-
-void check(const GenerateOptions& o) {
-  check_sampling(o.sampling);
-  require(o.max_tokens >= 0, "[generate] max_tokens is {}; expected 0 or more", o.max_tokens);
-  require(o.prefill_chunk >= 1, "[generate] prefill_chunk is {}; expected 1 or more", o.prefill_chunk);
-  require(o.top_logprobs >= -1 && o.top_logprobs <= kMaxTopLogprobs, "[generate] top_logprobs is {}; expected -1 (none) to {}", o.top_logprobs, kMaxTopLogprobs);
-  require(o.stop_strings.size() <= kMaxStopStrings, "[generate] {} stop strings; at most {} are allowed", o.stop_strings.size(), kMaxStopStrings);
-  for (const std::string& s : o.stop_strings)
-    require(!s.empty() && s.size() <= kMaxStopStringBytes, "[generate] a stop string of {} bytes; expected 1 to {}", s.size(), kMaxStopStringBytes);
-}
-
 // One text under way.
 struct Text {
   int64_t index = 0;
@@ -43,24 +30,14 @@ struct Text {
 class Run {
  public:
   Run(const Model& model, const GenerateOptions& options, const OnToken& on_token)
-      : model_(model), options_(options), on_token_(on_token), sampling_(options.sampling) {
-    if (options.end_of_text == GenerateOptions::EndOfText::kIgnore)
-      for (int32_t id : model.eos_ids()) sampling_.logit_bias.emplace_back(id, -std::numeric_limits<float>::infinity());
-    stops_ = options.stop_ids;
-    if (options.end_of_text == GenerateOptions::EndOfText::kStop) stops_.insert(stops_.end(), model.eos_ids().begin(), model.eos_ids().end());
-  }
+      : model_(model), options_(options), on_token_(on_token), sampling_(model, options), stops_(ending_ids(model, options)) {}
 
   void start(Text& text) const {
-    const int64_t known = text.sequence->size(), fed = static_cast<int64_t>(text.prompt.size());
-    require(fed > 0, "[generate] prompt {} is empty; give at least one token (a model with a start token accepts that one)", text.index);
-    for (int32_t id : text.prompt)
-      require(id >= 0 && id < model_.info().vocab_size, "[generate] prompt {} holds id {}; the vocabulary has {}", text.index, id, model_.info().vocab_size);
-    require(known + fed <= model_.context(), "[generate] prompt {} makes a text of {} tokens, the context has room for {}; shorten it or load the model with a larger context",
-            text.index, known + fed, model_.context());
+    check_prompt(model_, text.index, text.sequence->size(), text.prompt);
     text.history = text.sequence->tokens();
     text.history.insert(text.history.end(), text.prompt.begin(), text.prompt.end());
     text.prompt_size = static_cast<int64_t>(text.history.size());
-    text.result.prompt_tokens = fed;
+    text.result.prompt_tokens = static_cast<int64_t>(text.prompt.size());
     if (model_.info().has_tokenizer)
       text.decoder.emplace(model_.tokenizer(), DecodeOptions{}, options_.stop_strings);
     else
@@ -138,7 +115,7 @@ class Run {
 
   int32_t choose_from(const Text& text, std::span<const float> logits) const {
     const int64_t token_index = static_cast<int64_t>(text.history.size()) - text.prompt_size;
-    return sample(logits, text.history, text.prompt_size, sampling_, text.choice, token_index);
+    return sample(logits, text.history, text.prompt_size, sampling_.at(token_index), text.choice, token_index);
   }
 
   int32_t choose_among(const Text& text, std::span<const int32_t> allowed, std::span<const float> logits) {
@@ -159,7 +136,7 @@ class Run {
   const Model& model_;
   const GenerateOptions& options_;
   const OnToken& on_token_;
-  SamplingOptions sampling_;
+  EffectiveSampling sampling_;
   std::vector<int32_t> stops_;
   std::vector<float> logits_, masked_;
 };
@@ -167,7 +144,7 @@ class Run {
 }  // namespace
 
 std::vector<Generation> generate(const Model& model, std::span<const std::vector<int32_t>> prompts, const GenerateOptions& options, const OnToken& on_token) {
-  check(options);
+  check_generate(options);
   Run run(model, options, on_token);
   std::vector<Sequence> sequences;
   std::vector<Text> texts(prompts.size());
@@ -188,7 +165,7 @@ std::vector<Generation> generate(const Model& model, std::span<const std::vector
 
 Generation generate(const Model& model, Sequence& sequence, std::span<const int32_t> tokens, const GenerateOptions& options, const OnToken& on_token,
                     uint64_t choice) {
-  check(options);
+  check_generate(options);
   Run run(model, options, on_token);
   Text text;
   text.choice = choice;

@@ -1,5 +1,7 @@
-// Checks of what a caller asked for, shared by the functions of this room.
+// What the loops of this room share: checks of what a caller asked for, which ids end a text, how a text begins.
 #pragma once
+
+#include <vector>
 
 #include "regard/generate.h"
 
@@ -7,5 +9,23 @@ namespace regard {
 
 /// Errors: kInvalidArgument with the name of the option, what was given and its range.
 void check_sampling(const SamplingOptions& options);
+void check_generate(const GenerateOptions& options);
+
+/// Errors: kInvalidArgument for a prompt that is empty, holds an id outside the vocabulary, or does not fit the context beside
+/// `known` tokens.
+void check_prompt(const Model& model, int64_t index, int64_t known, std::span<const int32_t> prompt);
+
+/// The ids that end a text, each once.
+std::vector<int32_t> ending_ids(const Model& model, const GenerateOptions& options);
+
+/// The sampling options with the bans that other options imply.
+struct EffectiveSampling {
+  SamplingOptions always;
+  SamplingOptions before_min_tokens;  ///< with fewer than min_tokens generated tokens
+  int64_t min_tokens = 0;
+
+  EffectiveSampling(const Model& model, const GenerateOptions& options);
+  const SamplingOptions& at(int64_t generated) const { return generated < min_tokens ? before_min_tokens : always; }
+};
 
 }  // namespace regard

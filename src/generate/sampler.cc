@@ -98,19 +98,10 @@ void keep_typical(std::vector<Candidate>& c, double mass) {
 
 }  // namespace
 
-void check_sampling(const SamplingOptions& o) {
-  const auto finite = [](float x) { return std::isfinite(x); };
-  require(finite(o.temperature) && o.temperature >= 0, "[generate] temperature is {}; expected a finite number, 0 or more", o.temperature);
-  require(finite(o.repetition_penalty) && o.repetition_penalty > 0, "[generate] repetition_penalty is {}; expected a finite number above 0", o.repetition_penalty);
-  require(finite(o.frequency_penalty) && finite(o.presence_penalty), "[generate] frequency_penalty is {} and presence_penalty {}; expected finite numbers",
-          o.frequency_penalty, o.presence_penalty);
-  require(o.no_repeat_ngram >= 0, "[generate] no_repeat_ngram is {}; expected 0 (off) or more", o.no_repeat_ngram);
-  require(o.top_k >= 0, "[generate] top_k is {}; expected 0 (all) or more", o.top_k);
-  require(o.top_p > 0 && o.top_p <= 1, "[generate] top_p is {}; expected a number above 0, at most 1", o.top_p);
-  require(o.min_p >= 0 && o.min_p <= 1, "[generate] min_p is {}; expected a number from 0 to 1", o.min_p);
-  require(o.typical_p > 0 && o.typical_p <= 1, "[generate] typical_p is {}; expected a number above 0, at most 1", o.typical_p);
-  for (const auto& [id, bias] : o.logit_bias)
-    require(!std::isnan(bias) && bias != std::numeric_limits<float>::infinity(), "[generate] logit_bias of id {} is {}; expected a finite number or -infinity", id, bias);
+void process_logits(std::vector<float>& logits, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o) {
+  apply_bias(logits, o);
+  apply_penalties(logits, history, prompt_size, o);
+  block_ngrams(logits, history, o.no_repeat_ngram);
 }
 
 std::vector<Candidate> candidates(std::span<const float> raw, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& o) {
@@ -119,9 +110,7 @@ std::vector<Candidate> candidates(std::span<const float> raw, std::span<const in
   for (int32_t id : history)
     require(id >= 0 && static_cast<size_t>(id) < raw.size(), "[sample] the history holds id {}; the vocabulary has {}", id, raw.size());
   std::vector<float> logits(raw.begin(), raw.end());
-  apply_bias(logits, o);
-  apply_penalties(logits, history, prompt_size, o);
-  block_ngrams(logits, history, o.no_repeat_ngram);
+  process_logits(logits, history, prompt_size, o);
 
   // NaN would compare false with everything and hide; every logit is looked at once.
   int32_t best = -1;

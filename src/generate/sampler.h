@@ -15,6 +15,9 @@ struct Candidate {
   double prob = 0;  ///< among the candidates
 };
 
+/// What the options do to logits (or log-probabilities) before anything is chosen, in their order: bias, penalties, blocked n-grams.
+void process_logits(std::vector<float>& logits, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& options);
+
 /// The ids that may follow and their probabilities, in no particular order; a single one when the choice is greedy.
 /// Arguments and errors as sample().
 std::vector<Candidate> candidates(std::span<const float> logits, std::span<const int32_t> history, int64_t prompt_size, const SamplingOptions& options);

@@ -122,6 +122,28 @@ class Generate(Case):
         self.assertEqual(together[0]["ids"], self.answer("--ids", "5 70 81", "-n", 5, "--ignore-eos")[0]["ids"])
         self.assertEqual(together[1]["ids"], self.answer("--ids", "9", "-n", 5, "--ignore-eos")[0]["ids"])
 
+    def test_beams(self):
+        greedy, = self.answer("--ids", "5 70 81", "-n", 6)
+        one, = self.answer("--ids", "5 70 81", "-n", 6, "--beams", 1)
+        self.assertEqual(one["texts"][0]["ids"], greedy["ids"])
+        found, = self.answer("--ids", "5 70 81", "-n", 6, "--ignore-eos", "--beams", 4, "--return", 3, "--length-penalty", "0.5")
+        scores = [text["score"] for text in found["texts"]]
+        self.assertEqual((len(scores), scores), (3, sorted(scores, reverse=True)))
+        for text in found["texts"]:
+            self.assertAlmostEqual(text["score"], text["logprob"] / 6 ** 0.5, delta=1e-6)
+            self.assertEqual(len(text["ids"]), 6)
+        printed = self.ok("generate", "-m", MODEL, "--ids", "5 70 81", "-n", 6, "--ignore-eos", "--beams", 4, "--return", 3, "--length-penalty", "0.5")
+        self.assertTrue(printed.decode().startswith(f"[1.1] score {scores[0]:.4f}\n{found['texts'][0]['text']}\n\n[1.2]"))
+        both = self.answer("--ids", "9", "--ids", "5 70 81", "-n", 6, "--ignore-eos", "--beams", 4, "--return", 3, "--length-penalty", "0.5")
+        self.assertEqual([text["ids"] for text in both[1]["texts"]], [text["ids"] for text in found["texts"]])
+        for words, part in ((["--return", 2], "--beams"), (["--length-penalty", 2], "--beams"), (["--beams", 2, "--return", 3], "at most as many"),
+                            (["--beams", 2, "--temperature", 1], "draws nothing"), (["--beams", 2, "--top-logprobs", 1], "--json"), (["--beams", 0], "1 to 1024"), (["--beams", 2, "--look"], "several")):
+            self.refused(2, part, "generate", "-m", MODEL, "-p", "x", *words)
+
+    def test_min_tokens(self):
+        ends, = self.answer("--ids", "5", "-n", 8, "--logit-bias", "77=1e6", "--stop-id", 77, "--min-tokens", 3)
+        self.assertEqual((len(ends["ids"]), ends["finish"]), (3, "stop"))
+
     def test_logprobs(self):
         result, = self.answer("--ids", "5 70 81", "-n", 2, "--ignore-eos", "--top-logprobs", 3)
         out = self.path("l.npy")
