@@ -15,12 +15,12 @@ inline constexpr Isa kAllIsas[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa
 std::string_view isa_name(Isa isa) noexcept;
 std::optional<Isa> isa_from_name(std::string_view name) noexcept;
 
-/// True when both the processor and the operating system provide the instructions of `isa`.
+/// True when the processor and the operating system provide the instructions of `isa`, and this build has its kernels.
 bool cpu_supports(Isa isa) noexcept;
 Isa best_isa() noexcept;
 
 /// The instruction set to use: REGARD_ISA where it is set, else the best one.
-/// Errors: kInvalidArgument for a name that does not exist, kUnsupported for one that this machine lacks.
+/// Errors: kInvalidArgument for a name that does not exist, kUnsupported for one that this machine or this build lacks.
 Isa chosen_isa();
 
 }  // namespace regard

@@ -27,7 +27,7 @@ struct KernelSet {
   const GemmBf16Kernels* gemm_bf16 = nullptr;
 };
 
-/// The set of an instruction set that the machine has. Errors: kUnsupported when it has not.
+/// The set of an instruction set that the machine and this build have. Errors: kUnsupported when one of them has not.
 const KernelSet& kernel_set(Isa isa);
 
 /// The set in use. Errors as chosen_isa(), on the first call only.

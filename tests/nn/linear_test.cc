@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "kernels/reference/linear.h"
 #include "kernels/registry.h"
+#include "support/cases.h"
 #include "support/random_weights.h"
 
 namespace regard::nn {
@@ -79,10 +80,11 @@ TEST(Linear, SameBitsOnAnyNumberOfThreadsForAnyNumberOfRows) {
   std::printf("kernels compared: %s, fused up to %d rows\n", std::string(isa_name(kernels::kernels().isa)).c_str(), kernels::kernels().linear->fused_rows);
   for (DType type : kWeightTypes) {
     const Case c(type, 9 * 64 - 5, 512, 3);  // nine panels do not divide among two threads
-    const std::vector<float> x = inputs(300 * c.in, 1);
-    const std::vector<float> want = c.product(x, 300);
+    const int64_t most = cases(300);
+    const std::vector<float> x = inputs(most * c.in, 1);
+    const std::vector<float> want = c.product(x, most);
     for (int threads : {1, 2, 3, 8})
-      for (int64_t rows : {1, 2, 4, 5, 8, 9, 31, 300}) {
+      for (int64_t rows : {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{5}, int64_t{8}, int64_t{9}, int64_t{31}, most}) {
         std::vector<float> y(static_cast<size_t>(rows * c.out), NAN);
         c.layer.forward(pool_of(threads), {x.data(), {rows, c.in}}, {y.data(), {rows, c.out}});
         expect_bits(y, {want.begin(), want.begin() + rows * c.out}, std::string(info(type).name) + " on " + std::to_string(threads) + " threads, rows " + std::to_string(rows));

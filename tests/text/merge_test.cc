@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "support/cases.h"
 #include "text/small_tokenizers.h"
 
 namespace regard {
@@ -56,7 +57,7 @@ TokenizerSpec random_bpe(uint64_t seed, uint64_t letters, size_t count) {
 }
 
 TEST(Merge, RanksEqualTheDefinition) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(cases(60)); ++seed) {
     const uint64_t letters = 1 + seed % 4;
     TokenizerSpec spec = random_bpe(seed, letters, letters == 1 ? 20 : 30);
     std::map<std::pair<std::string, std::string>, double> ranks;
@@ -84,7 +85,7 @@ TEST(Merge, ScoresEqualTheDefinition) {
   }
   const Tokenizer tokenizer = small::build(spec);
   const std::string alphabet = "abhelo7'us";
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(cases(60)); ++seed) {
     for (const size_t size : {1u, 2u, 40u, 1500u}) {
       std::string text;
       for (size_t i = 0; i < size; ++i) text += alphabet[random_bits(seed, 5, i) % (seed % 2 == 0 ? alphabet.size() : 2)];
