@@ -55,8 +55,9 @@ struct CoreGradients {
   CoreTerms<T> terms;
 };
 
-/// One for all layers of a stack that look at the same rows. Whole sequences without learned score terms are planned once per
-/// shape, the other ones in every call: those allocate.
+/// One for all layers of a stack that look at the same rows. Calls are planned once per shape; those with lists (lengths, documents)
+/// anew when the lists are others, those with T5's table in every pass of the model, and those with Transformer-XL's terms in
+/// every call. Planning allocates.
 /// Threads: one call at a time.
 template <class T>
 class AttentionCore {

@@ -75,21 +75,41 @@ void point_sources(const AttentionCoreConfig& config, const CoreCall<float>& cal
                                        .kv_len = kv_seq};
 }
 
-// What a plan depends on; a call that has lists of its own has none to share.
+// What a plan depends on besides the lists of its batch.
 struct PlanKey {
   int64_t batch = 0, seq = 0, kv_seq = 0;
   const ThreadPool* pool = nullptr;
   int threads = 0;
   double dropout = 0;
+  uint64_t pass = 0;  // of T5's table, which a step changes; else 0
   bool operator==(const PlanKey&) const = default;
 };
 
-bool is_shared(const AttentionCoreConfig& config, const CoreCall<float>& call) {
-  const Sequences &queries = *call.queries, &keys = *call.keys;
-  if (call.terms.t5_table != nullptr || call.terms.xl_r != nullptr) return false;
-  if (!config.alibi_slopes.empty() && !queries.encoding_positions.empty()) return false;
-  return queries.lengths.empty() && keys.lengths.empty() && queries.documents.empty();
-}
+// The lists of a batch that attention looks at, kept so that the next layer, or the next batch, can be seen to have the same ones.
+struct PlanLists {
+  std::vector<int64_t> q_lengths, k_lengths;
+  std::vector<int32_t> documents, q_encodings, k_encodings;
+
+  PlanLists(const AttentionCoreConfig& config, const CoreCall<float>& call) {
+    const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
+    keep(call.queries->lengths, q_lengths);
+    keep(call.keys->lengths, k_lengths);
+    keep(call.queries->documents, documents);
+    if (!has_encodings(config, call)) return;
+    keep(call.queries->encoding_positions, q_encodings);
+    keep(call.keys->encoding_positions, k_encodings);
+  }
+  static bool has_encodings(const AttentionCoreConfig& config, const CoreCall<float>& call) {
+    return !config.alibi_slopes.empty() || call.terms.t5_table != nullptr;
+  }
+  bool empty() const { return q_lengths.empty() && k_lengths.empty() && documents.empty() && q_encodings.empty() && k_encodings.empty(); }
+  bool are_those_of(const AttentionCoreConfig& config, const CoreCall<float>& call) const {
+    const auto same = [](auto a, const auto& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
+    const bool encodings = has_encodings(config, call);
+    return same(call.queries->lengths, q_lengths) && same(call.keys->lengths, k_lengths) && same(call.queries->documents, documents) &&
+           (!encodings || (same(call.queries->encoding_positions, q_encodings) && same(call.keys->encoding_positions, k_encodings)));
+  }
+};
 
 struct TermSizes {
   int64_t t5 = 0, uv = 0, r = 0;
@@ -106,7 +126,8 @@ void add(const float* from, int64_t n, float* to) {
 }
 
 constexpr std::string_view kName = "AttentionCore";
-constexpr size_t kMostPlans = 8;  // batches to train on and to evaluate, a shorter last one, and the last groups of these
+// Plans that serve any batch of their shape: batches to train on and to evaluate, a shorter last one, and the last groups of these.
+constexpr std::ptrdiff_t kMostPlans = 8;
 
 }  // namespace
 
@@ -114,6 +135,9 @@ constexpr size_t kMostPlans = 8;  // batches to train on and to evaluate, a shor
 template <>
 struct AttentionCore<float>::Plan {
   PlanKey key;
+  PlanLists lists;
+  uint64_t used_in = 0;  // pass
+  std::vector<float> t5_gradient;
   std::vector<int64_t> q_encodings, k_encodings;
   AttentionOptions options;
   CallSizes sizes;
@@ -125,11 +149,14 @@ struct AttentionCore<float>::Plan {
   std::vector<PackSource> sources;
   PackedKv packed;
   std::vector<SequenceQueries> sequences;
-  AttentionWorkspace workspace;
+  std::shared_ptr<AttentionWorkspace> workspace;  // all plans have the same
   std::optional<BackwardPlan> backward;
 
-  Plan(const PlanKey& plan_key, const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call)
+  Plan(const PlanKey& plan_key, const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call,
+       std::shared_ptr<AttentionWorkspace> shared)
       : key(plan_key),
+        lists(config, call),
+        t5_gradient(static_cast<size_t>(TermSizes(config, call.terms).t5)),
         options(options_of(context, config, call, q_encodings, k_encodings)),
         sizes{call.queries->batch, config.num_q_heads, config.num_kv_heads, call.queries->seq, call.keys->seq, config.head_dim, config.head_dim},
         shape(check_numbers(kName, sizes, options)),
@@ -138,7 +165,8 @@ struct AttentionCore<float>::Plan {
         terms(kName, sizes, options, config.scale),
         mask(config.mask, options.limits, sizes.batch, config.num_q_heads),
         sources(sources_of(config, call)),
-        packed(geometry_of(config), sources) {
+        packed(geometry_of(config), sources),
+        workspace(std::move(shared)) {
     positions.check_queries(mask);
     for (int64_t b = 0; b < sizes.batch; ++b) {
       SequenceQueries s;
@@ -155,6 +183,9 @@ struct AttentionCore<float>::Plan {
   }
   Plan(const Plan&) = delete;
 
+  // Whether a batch of another pass may have use for it.
+  bool is_lasting() const { return lists.empty() && key.pass == 0; }
+
   static std::vector<PackSource> sources_of(const AttentionCoreConfig& config, const CoreCall<float>& call) {
     std::vector<PackSource> sources;
     point_sources(config, call, sources);
@@ -166,18 +197,30 @@ template <>
 AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& context, const CoreCall<float>& call,
                                                        std::shared_ptr<Plan>& own) const {
   const double dropout = context.dropout.on ? call.dropout : 0;
-  const PlanKey key{call.queries->batch, call.queries->seq, call.keys->seq, &context.pool, context.pool.size(), dropout};
-  if (!is_shared(config_, call)) {
-    own = std::make_shared<Plan>(key, context, config_, call);
+  const PlanKey key{call.queries->batch,  call.queries->seq, call.keys->seq, &context.pool,
+                    context.pool.size(), dropout,           call.terms.t5_table == nullptr ? 0 : context.pass};
+  const auto make = [&] {
+    auto workspace = plans_.empty() ? std::make_shared<AttentionWorkspace>() : plans_.front()->workspace;
+    return std::make_shared<Plan>(key, context, config_, call, std::move(workspace));
+  };
+  if (call.terms.xl_r != nullptr) {  // projected distances of one layer
+    own = make();
     return *own;
   }
   for (const auto& planned : plans_) {
-    if (planned->key != key) continue;
+    if (planned->key != key || !planned->lists.are_those_of(config_, call)) continue;
     planned->terms.set_dropout(call.dropout_seed, context.dropout.first_sequence);
+    planned->used_in = context.pass;
     return *planned;
   }
-  if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
-  plans_.push_back(std::make_shared<Plan>(key, context, config_, call));
+  // Before it goes in: what only an older batch had use for, and the oldest that lasts when there are many.
+  std::erase_if(plans_, [&](const auto& p) { return !p->is_lasting() && p->used_in + 1 < context.pass; });
+  const auto lasting = [](const auto& p) { return p->is_lasting(); };
+  auto made = make();
+  made->used_in = context.pass;
+  if (made->is_lasting() && std::count_if(plans_.begin(), plans_.end(), lasting) == kMostPlans)
+    plans_.erase(std::find_if(plans_.begin(), plans_.end(), lasting));
+  plans_.push_back(std::move(made));
   return *plans_.back();
 }
 
@@ -187,7 +230,7 @@ size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms, const 
   Memory packed, gradients;
   const int64_t tiles = ceil_div<int64_t>(keys.seq, kernels::kTileKeys);
   packed.take<std::byte>(keys.batch * tiles * geometry_of(config_).tile_bytes());
-  for (const int64_t n : {sizes.t5, sizes.uv, sizes.uv, sizes.r}) gradients.take<float>(n);
+  for (const int64_t n : {sizes.uv, sizes.uv, sizes.r}) gradients.take<float>(n);
   return std::max(packed.used(), gradients.used());
 }
 
@@ -208,7 +251,7 @@ void AttentionCore<float>::forward(const Context<float>& context, const CoreCall
     s.out_token_stride = out.row_stride;
     s.lse = lse + b * config_.num_q_heads * seq;
   }
-  attend_sequences(p.sequences, p.shape, p.mask, p.workspace, context.pool, context.stop);
+  attend_sequences(p.sequences, p.shape, p.mask, *p.workspace, context.pool, context.stop);
   p.terms.check_distances(kName);
 }
 
@@ -221,7 +264,7 @@ void AttentionCore<float>::backward(const Context<float>& context, const CoreCal
   Plan& p = plan(context, call, own);
   const int64_t dim = config_.head_dim, heads = config_.num_q_heads, kv_heads = config_.num_kv_heads;
   const TermSizes sizes(config_, call.terms);
-  float *t5 = scratch.take<float>(sizes.t5), *u = scratch.take<float>(sizes.uv), *v = scratch.take<float>(sizes.uv),
+  float *t5 = p.t5_gradient.data(), *u = scratch.take<float>(sizes.uv), *v = scratch.take<float>(sizes.uv),
         *r = scratch.take<float>(sizes.r);
   ScoreTermGradients wanted;
   if (sizes.t5 > 0) wanted.t5_table = {t5, {config_.t5_buckets, heads}};
