@@ -192,9 +192,11 @@ TEST_P(Bf16TrainingModel, BitsDoNotDependOnThreadsOrRecomputation) {
     EXPECT_TRUE(same_bits(r.gradients, expected.gradients)) << threads << " threads";
     EXPECT_EQ(r.loss.objective, expected.loss.objective);
   }
-  TransformerConfig config = in_bf16(c.config);
-  config.recompute = nn::Recompute::kFull;
-  EXPECT_TRUE(same_bits(run(config, c.data, 2).gradients, expected.gradients)) << "computed again";
+  for (const nn::Recompute recompute : {nn::Recompute::kNone, nn::Recompute::kFull}) {
+    TransformerConfig config = in_bf16(c.config);
+    config.recompute = recompute;
+    EXPECT_TRUE(same_bits(run(config, c.data, 2).gradients, expected.gradients)) << "policy " << static_cast<int>(recompute);
+  }
 }
 
 TEST_P(Bf16TrainingModel, BitsDoNotDependOnGroups) { expect_groups_change_nothing(in_bf16(GetParam().config), GetParam().data); }
@@ -481,6 +483,10 @@ TEST(TrainingMemory, OfABabyGptIsWithinTheBudget) {
   EXPECT_LE(plan.saved + plan.scratch, size_t{400'000'000}) << plan.saved << " saved, " << plan.scratch << " scratch";
   RecordProperty("saved", std::to_string(plan.saved));
   RecordProperty("scratch", std::to_string(plan.scratch));
+  if (kernels::kernels().gemm_bf16 == nullptr) return;
+  Transformer<float> half(in_bf16(baby_config()), 1);
+  half.evaluate(pool, data.view());
+  EXPECT_LE(half.memory().saved + half.memory().scratch, size_t{220'000'000}) << half.memory().saved << " saved, " << half.memory().scratch << " scratch";
 }
 
 TEST(TrainingNames, AreThoseOfTheFamilies) {

@@ -128,7 +128,7 @@ void Attention<T>::forward(const Context<T>& context, const PositionTables<T>& t
   const Distances d = distances(tables, sequences, scratch);
   if (relative()) relative_.forward(context, {d.sinusoids, {d.count, hidden_}}, {d.projected, {d.count, q_width_}}, scratch);
   core_->forward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, scratch);
-  output_.forward(context, {saved.out, {rows, q_width_}}, {y, {rows, hidden_}}, scratch);
+  project_out(context, saved, rows, y, scratch);
 }
 
 template <class T>

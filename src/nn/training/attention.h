@@ -82,6 +82,10 @@ class Attention {
   /// x and y are dense [rows, hidden]. Self-attention takes its keys from x and has no `source`.
   void forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x, const KeySource<T>* source,
                const DropoutOf& dropout, const Saved& saved, T* y, Memory scratch) const;
+  /// The last of its products: y as forward() left it, from what that saved.
+  void project_out(const Context<T>& context, const Saved& saved, int64_t rows, T* y, Memory scratch) const {
+    output_.forward(context, {saved.out, {rows, q_width_}}, {y, {rows, hidden_}}, scratch);
+  }
   /// Adds the gradients of parameters and source; writes dx.
   void backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const T* x, const KeySource<T>* source,
                 const DropoutOf& dropout, const Saved& saved, const T* dy, T* dx, Memory scratch) const;

@@ -9,6 +9,7 @@ Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const
                 std::shared_ptr<const AttentionCore<T>> self, std::shared_ptr<const AttentionCore<T>> cross, int64_t layer)
     : hidden_(config.hidden_size),
       placement_(config.placement),
+      precision_(config.precision),
       residual_dropout_(config.residual_dropout),
       attention_dropout_(config.attention_dropout),
       layer_(layer) {
@@ -47,7 +48,7 @@ typename Block<T>::Saved Block<T>::take(Memory& memory, int64_t rows, int64_t so
   }
   if (feed_forward_) {
     saved.feed_forward = take_branch(memory, rows, recompute);
-    saved.feed_forward.input = memory.take<T>(rows * hidden_);
+    if (keeps_last_input(recompute)) saved.feed_forward.input = memory.take<T>(rows * hidden_);
     saved.activations = feed_forward_->take(memory, rows, recompute);
   }
   return saved;
@@ -81,6 +82,7 @@ MemoryPlan Block<T>::plan(const ThreadPool& pool, const PositionTables<T>& table
   take(saved, rows, source == nullptr ? 0 : source->rows(), recompute);
   // The branch or its input's gradient, normalised rows, and what dropout leaves of a gradient.
   for (int i = 0; i < (residual_dropout_ > 0 ? 3 : 2); ++i) scratch.take<T>(rows * hidden_);
+  if (feed_forward_ && !keeps_last_input(recompute)) scratch.take<T>(rows * hidden_);
   MemoryPlan parts = self_.plan(pool, tables, sequences, sequences);
   if (cross_) parts = parts + cross_->plan(pool, tables, sequences, *source);
   if (feed_forward_) parts = parts + feed_forward_->plan(pool, rows, recompute);
@@ -142,31 +144,43 @@ void Block<T>::branch_backward(const Context<T>& context, const Sequences& seque
 template <class T>
 void Block<T>::forward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
                        const Saved& saved, T* y, Memory scratch) const {
-  T* after_self = cross_ ? saved.cross.input : feed_forward_ ? saved.feed_forward.input : y;
+  BranchSaved last = saved.feed_forward;
+  if (!feed_forward_)
+    last.input = y;
+  else if (last.input == nullptr)
+    last.input = scratch.take<T>(sequences.rows() * hidden_);
+  T* after_self = cross_ ? saved.cross.input : last.input;
   branch_forward(context, sequences, {&self_norm_, DropoutSite::kAttentionBranch}, saved.self, after_self, scratch,
                  [&](const T* in, T* out, Memory rest) {
                    self_.forward(context, tables, sequences, in, nullptr, attention_dropout(context, DropoutSite::kAttention),
                                  saved.self_attention, out, rest);
                  });
   if (cross_)
-    branch_forward(context, sequences, {&cross_norm_, DropoutSite::kCrossBranch}, saved.cross, feed_forward_ ? saved.feed_forward.input : y,
-                   scratch, [&](const T* in, T* out, Memory rest) {
+    branch_forward(context, sequences, {&cross_norm_, DropoutSite::kCrossBranch}, saved.cross, last.input, scratch,
+                   [&](const T* in, T* out, Memory rest) {
                      cross_->forward(context, tables, sequences, in, source, attention_dropout(context, DropoutSite::kCrossAttention),
                                      saved.cross_attention, out, rest);
                    });
   if (feed_forward_)
-    branch_forward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, saved.feed_forward, y, scratch,
+    branch_forward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, last, y, scratch,
                    [&](const T* in, T* out, Memory rest) { feed_forward_->forward(context, in, sequences.rows(), saved.activations, out, rest); });
 }
 
 template <class T>
 void Block<T>::backward(const Context<T>& context, const PositionTables<T>& tables, const Sequences& sequences, const KeySource<T>* source,
                         const Saved& saved, T* dx, Memory scratch) const {
-  if (feed_forward_)
-    branch_backward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, saved.feed_forward, dx, scratch,
+  if (feed_forward_) {
+    BranchSaved last = saved.feed_forward;
+    Memory there = scratch;
+    if (last.input == nullptr) {
+      last.input = there.take<T>(sequences.rows() * hidden_);
+      last_input(context, sequences, saved, last.input, there);
+    }
+    branch_backward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, last, dx, there,
                     [&](const T* in, const T* dout, T* din, Memory rest) {
                       feed_forward_->backward(context, in, saved.activations, dout, sequences.rows(), din, rest);
                     });
+  }
   if (cross_)
     branch_backward(context, sequences, {&cross_norm_, DropoutSite::kCrossBranch}, saved.cross, dx, scratch,
                     [&](const T* in, const T* dout, T* din, Memory rest) {
@@ -178,6 +192,17 @@ void Block<T>::backward(const Context<T>& context, const PositionTables<T>& tabl
                     self_.backward(context, tables, sequences, in, nullptr, attention_dropout(context, DropoutSite::kAttention),
                                    saved.self_attention, dout, din, rest);
                   });
+}
+
+template <class T>
+void Block<T>::last_input(const Context<T>& context, const Sequences& sequences, const Saved& saved, T* y, Memory scratch) const {
+  const BranchSaved& before = cross_ ? saved.cross : saved.self;
+  if (cross_)
+    cross_->project_out(context, saved.cross_attention, sequences.rows(), y, scratch);
+  else
+    self_.project_out(context, saved.self_attention, sequences.rows(), y, scratch);
+  const uint64_t seed = context.dropout.seed_of(layer_, cross_ ? DropoutSite::kCrossBranch : DropoutSite::kAttentionBranch);
+  add_dropped<T>(context, sequences, seed, residual_dropout_, before.input, y, hidden_, y);
 }
 
 template <class T>

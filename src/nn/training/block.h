@@ -29,7 +29,7 @@ class Block {
 
   /// One branch: where it starts, what is normalised, and with Recompute::kNone the normalised rows.
   struct BranchSaved {
-    T* input = nullptr;   // [rows, hidden]; the block's own input for the first one, which take() leaves out
+    T* input = nullptr;   // [rows, hidden]; the first one's is the block's own and not taken, the last one's may be computed again
     T* summed = nullptr;  // kPost: before the norm
     T* normed = nullptr;  // kPre with Recompute::kNone
     typename Norm<T>::Saved norm;
@@ -62,6 +62,11 @@ class Block {
     const Norm<T>* norm;
     DropoutSite site;
   };
+  bool keeps_last_input(Recompute recompute) const noexcept {
+    return placement_ == NormPlacement::kPost || precision_ == GemmPrecision::kF32 || recompute != Recompute::kCheap;
+  }
+  // The input of the feed-forward half, from what attention saved.
+  void last_input(const Context<T>& context, const Sequences& sequences, const Saved& saved, T* y, Memory scratch) const;
   BranchSaved take_branch(Memory& memory, int64_t rows, Recompute recompute) const;
   template <class Run>
   void branch_forward(const Context<T>& context, const Sequences& sequences, const Branch& branch, const BranchSaved& saved, T* y,
@@ -75,6 +80,7 @@ class Block {
 
   int64_t hidden_;
   NormPlacement placement_;
+  GemmPrecision precision_;
   double residual_dropout_, attention_dropout_;
   int64_t layer_;
   Norm<T> self_norm_, cross_norm_, feed_forward_norm_;

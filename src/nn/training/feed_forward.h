@@ -23,9 +23,9 @@ class FeedForward {
   const Linear<T>& down() const noexcept { return down_; }
   int64_t width() const noexcept { return width_; }
 
-  /// Per row 1 width (plain) or 2 (gated), and one more where the activated values are kept, too.
+  /// Per row 1 width (plain) or 2 (gated), and one more where the activated values are kept, too; none where products are cheap.
   struct Saved {
-    T *gate = nullptr, *up = nullptr, *active = nullptr;
+    T *gate = nullptr, *up = nullptr, *active = nullptr;  // what is null is computed again
     Saved from(int64_t row, int64_t width) const { return {ahead(gate, row * width), ahead(up, row * width), ahead(active, row * width)}; }
   };
   Saved take(Memory& memory, int64_t rows, Recompute recompute) const;
@@ -38,10 +38,16 @@ class FeedForward {
 
  private:
   bool gated() const noexcept { return gate_.out() > 0; }
-  void activate(const Context<T>& context, const Saved& saved, int64_t rows, T* y) const;
+  bool keeps_products(Recompute recompute) const noexcept { return precision_ == GemmPrecision::kF32 || recompute != Recompute::kCheap; }
+  // Scratch for what is not saved.
+  Saved complete(Saved saved, int64_t rows, Memory& scratch) const;
+  // gate and up of x, and the activated values from them.
+  void project(const Context<T>& context, const T* x, int64_t rows, const Saved& all, Memory scratch) const;
+  void activate(const Context<T>& context, const Saved& all, int64_t rows) const;
 
   Activation activation_ = Activation::kGeluTanh;
   int64_t hidden_ = 0, width_ = 0;
+  GemmPrecision precision_ = GemmPrecision::kF32;
   Linear<T> gate_, up_, down_;
 };
 

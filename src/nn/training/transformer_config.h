@@ -46,7 +46,8 @@ enum class Head {
 /// What the backward pass computes again instead of keeping it. Changes no bit of any result.
 enum class Recompute {
   kNone,   ///< everything that backward reads is kept: about 15 numbers per channel, token and layer
-  kCheap,  ///< norms and activations are computed again: about 10
+  kCheap,  ///< norms and activations are computed again: about 10. In bf16, where products cost little, those into the feed-forward
+           ///< half and out of attention too: about 5
   kFull,   ///< whole layers are computed again from their inputs: about 1, for a third more work
 };
 
