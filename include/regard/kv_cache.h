@@ -33,6 +33,11 @@ struct CacheShape {
   /// with a scale of max|x| / 127 for each token's key and value of each head, so that a number is off by half a scale
   /// at most (a key or value with a NaN or an infinity in it is NaN as a whole).
   DType type = DType::kF32;
+  /// i8: how many numbers along head_dim and value_dim share a scale, a power of two from 16 to 512; 0: all of a token's key or
+  /// value. Blocks of 32 or 64 keep an outlier from coarsening its whole row; they cost 4 bytes each, and some arithmetic where
+  /// memory is not what limits. A block with a NaN or an infinity in it is NaN as a whole. The numbers that are then stored
+  /// are code * scale, rounded to f32, and a row has the bits of f32 attention over them.
+  int64_t scale_block = 0;
 };
 
 /// What a cache or a pool may grow to.

@@ -29,12 +29,20 @@ CacheShape completed(CacheShape shape) {
   return shape;
 }
 
+int checked_block(const CacheShape& shape) {
+  require(kernels::is_scale_block(shape.scale_block) && (shape.scale_block == 0 || kernels::has_scales(shape.type)),
+          "[AttentionCache] scale_block is {} in a cache of {}, expected 0, or in one of i8 a power of two from {} to {}",
+          shape.scale_block, info(shape.type).name, kernels::kLanes, kernels::kMaxHeadDim);
+  return static_cast<int>(shape.scale_block);
+}
+
 KvGeometry geometry_of(const CacheShape& shape) {
   constexpr int64_t kMaxHeads = 1 << 20;
   return {.num_kv_heads = checked_extent("num_kv_heads", shape.num_kv_heads, kMaxHeads),
           .head_dim = checked_extent("head_dim", shape.head_dim, kernels::kMaxHeadDim),
           .value_dim = checked_extent("value_dim", shape.value_dim, kernels::kMaxHeadDim),
-          .type = shape.type};
+          .type = shape.type,
+          .scale_block = checked_block(shape)};
 }
 
 std::shared_ptr<KvBudget> budget_of(const CacheLimits& limits) {

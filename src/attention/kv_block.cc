@@ -15,9 +15,15 @@ using kernels::stored_dim;
 
 namespace {
 
-float* scales_of(const KvGeometry& g, std::byte* block) noexcept {
-  return reinterpret_cast<float*>(block + g.scales_at());
-}
+// The scales of a block: number i of the key in a column, and all of the value.
+struct Scales {
+  const KvGeometry& g;
+  float* first;
+  Scales(const KvGeometry& geometry, std::byte* block) noexcept
+      : g(geometry), first(reinterpret_cast<float*>(block + geometry.scales_at())) {}
+  float& key(int i, int column) const noexcept { return first[i * kPanelKeys + column]; }
+  float* value(int column) const noexcept { return first + g.key_scales() * kPanelKeys + column * g.value_scales(); }
+};
 
 // Numbers are copied as words of their size. The bytes of a block are only ever touched in this way and by the kernels'
 // loads, both of which may look at any type.
@@ -86,7 +92,7 @@ void write_halves(const KvGeometry& g, const float* k, int64_t k_stride, const f
   }
 }
 
-// The scale of a row of codes: NaN when the row holds a NaN or an infinity.
+// The scale of n numbers: NaN when they hold a NaN or an infinity.
 float scale_of(const float* x, int n) noexcept {
   float most = 0;
   bool finite = true;
@@ -101,18 +107,29 @@ uint8_t code(float x, float scale) noexcept {
   return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(x / scale), -127.0f, 127.0f)));
 }
 
+// Calls put_code(i, code) for the numbers of a row, and put_scale(i, scale) for its blocks.
+template <class PutCode, class PutScale>
+void encode(const KvGeometry& g, const float* x, int dim, const PutCode& put_code, const PutScale& put_scale) noexcept {
+  const int block = g.scale_block == 0 ? dim : g.scale_block;
+  for (int first = 0, i = 0; first < dim; first += block, ++i) {
+    const int n = std::min(block, dim - first);
+    const float scale = scale_of(x + first, n);
+    put_scale(i, scale);
+    for (int c = first; c < first + n; ++c) put_code(c, code(x[c], scale));
+  }
+}
+
 void write_codes(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
                  std::byte* bytes, int column) noexcept {
   const Block<uint8_t> block{g, bytes};
-  float* scales = scales_of(g, bytes);
+  const Scales scales(g, bytes);
   for (int n = 0; n < count; ++n, k += k_stride, v += v_stride) {
     const int at = column + n;
-    const float key_scale = scale_of(k, g.head_dim), value_scale = scale_of(v, g.value_dim);
-    for (int i = 0; i < g.head_dim; ++i) put(block.key(i, at), code(k[i], key_scale));
-    for (int c = 0; c < block.stored(); ++c)
-      put(block.value(at, c), c < g.value_dim ? code(v[c], value_scale) : uint8_t{0});
-    scales[at] = key_scale;
-    scales[kPanelKeys + at] = value_scale;
+    encode(g, k, g.head_dim, [&](int i, uint8_t x) { put(block.key(i, at), x); },
+           [&](int i, float scale) { scales.key(i, at) = scale; });
+    encode(g, v, g.value_dim, [&](int c, uint8_t x) { put(block.value(at, c), x); },
+           [&](int i, float scale) { scales.value(at)[i] = scale; });
+    for (int c = g.value_dim; c < block.stored(); ++c) put(block.value(at, c), uint8_t{0});
   }
 }
 
@@ -150,8 +167,9 @@ void copy_slots(const KvGeometry& g, const std::byte* from, int from_column, std
     }
   });
   if (!kernels::has_scales(g.type)) return;
-  const float* source = scales_of(g, const_cast<std::byte*>(from));
-  for (int part : {0, kPanelKeys}) std::copy_n(source + part + from_column, count, scales_of(g, to) + part + to_column);
+  const Scales source(g, const_cast<std::byte*>(from)), target(g, to);
+  for (int i = 0; i < g.key_scales(); ++i) std::copy_n(&source.key(i, from_column), count, &target.key(i, to_column));
+  std::copy_n(source.value(from_column), count * g.value_scales(), target.value(to_column));
 }
 
 // All bits set is a NaN in every type; of codes it is the scale that is.
@@ -163,13 +181,14 @@ void clear_slots(const KvGeometry& g, std::byte* bytes, int column, int count) n
     }
   });
   if (!kernels::has_scales(g.type)) return;
-  for (int part : {0, kPanelKeys})
-    std::memset(scales_of(g, bytes) + part + column, 0xFF, static_cast<size_t>(count) * sizeof(float));
+  const Scales scales(g, bytes);
+  for (int i = 0; i < g.key_scales(); ++i)
+    std::memset(&scales.key(i, column), 0xFF, static_cast<size_t>(count) * sizeof(float));
+  std::memset(scales.value(column), 0xFF, static_cast<size_t>(count * g.value_scales()) * sizeof(float));
 }
 
 int64_t token_bytes(const KvGeometry& g) noexcept {
-  return int64_t{g.head_dim + g.value_dim} * kernels::cache_bytes(g.type) +
-         (kernels::has_scales(g.type) ? 2 * static_cast<int64_t>(sizeof(float)) : 0);
+  return int64_t{g.head_dim + g.value_dim} * kernels::cache_bytes(g.type) + g.scale_bytes();
 }
 
 void read_token(const KvGeometry& g, const std::byte* bytes, int column, uint8_t* to) noexcept {
@@ -178,9 +197,9 @@ void read_token(const KvGeometry& g, const std::byte* bytes, int column, uint8_t
     for (int c = 0; c < g.value_dim; ++c, to += sizeof(Word)) std::memcpy(to, block.value(column, c), sizeof(Word));
   });
   if (!kernels::has_scales(g.type)) return;
-  const float* scales = scales_of(g, const_cast<std::byte*>(bytes));
-  std::memcpy(to, scales + column, sizeof(float));
-  std::memcpy(to + sizeof(float), scales + kPanelKeys + column, sizeof(float));
+  const Scales scales(g, const_cast<std::byte*>(bytes));
+  for (int i = 0; i < g.key_scales(); ++i, to += sizeof(float)) std::memcpy(to, &scales.key(i, column), sizeof(float));
+  std::memcpy(to, scales.value(column), static_cast<size_t>(g.value_scales()) * sizeof(float));
 }
 
 void write_token(const KvGeometry& g, const uint8_t* from, std::byte* bytes, int column) noexcept {
@@ -190,8 +209,10 @@ void write_token(const KvGeometry& g, const uint8_t* from, std::byte* bytes, int
     for (int c = 0; c < g.value_dim; ++c, from += sizeof(Word)) std::memcpy(block.value(column, c), from, sizeof(Word));
   });
   if (!kernels::has_scales(g.type)) return;
-  std::memcpy(scales_of(g, bytes) + column, from, sizeof(float));
-  std::memcpy(scales_of(g, bytes) + kPanelKeys + column, from + sizeof(float), sizeof(float));
+  const Scales scales(g, bytes);
+  for (int i = 0; i < g.key_scales(); ++i, from += sizeof(float))
+    std::memcpy(&scales.key(i, column), from, sizeof(float));
+  std::memcpy(scales.value(column), from, static_cast<size_t>(g.value_scales()) * sizeof(float));
 }
 
 }  // namespace regard

@@ -11,8 +11,8 @@ namespace regard {
 /// Writes `count` tokens, from rows.token `token` on, into the slots `column` ... of one head's block of 64.
 ///
 /// f16 and bf16 round to nearest even; what is too large for f16 becomes infinite. i8 stores round(x / scale) with
-/// scale = max|x| / 127 over the token's key (or value) of this head, so that a number is off by half a scale at most;
-/// a key or value that holds a NaN or an infinity is NaN as a whole.
+/// scale = max|x| / 127 over the token's key (or value) of this head, or over each block of scale_block numbers of it, so
+/// that a number is off by half a scale at most; a key, value or block that holds a NaN or an infinity is NaN as a whole.
 void write_block(const KvGeometry& geometry, const KvRows& rows, int64_t token, int count, int kv_head,
                  std::byte* block, int column) noexcept;
 
@@ -23,7 +23,8 @@ void copy_slots(const KvGeometry& geometry, const std::byte* from, int from_colu
 /// Fills the slots of `count` tokens with NaN, as if they had never been written.
 void clear_slots(const KvGeometry& geometry, std::byte* block, int column, int count) noexcept;
 
-/// Bytes of one token of one head: key, value (without padding), and their scales where there are any.
+/// Bytes of one token of one head: key, value (without padding), and where there are any the scales of the key and those of
+/// the value.
 int64_t token_bytes(const KvGeometry& geometry) noexcept;
 /// One token of one head as those bytes, and back.
 void read_token(const KvGeometry& geometry, const std::byte* block, int column, uint8_t* to) noexcept;

@@ -19,7 +19,7 @@ constexpr uint32_t kVersion = 1;
 
 struct Header {
   std::array<char, 8> magic;
-  uint32_t version, type, num_kv_heads, head_dim, value_dim, zero;
+  uint32_t version, type, num_kv_heads, head_dim, value_dim, scale_block;
   uint64_t begin, size;
   uint64_t checksum;
 };
@@ -49,6 +49,11 @@ uint64_t checksum(Header header, std::span<const uint8_t> tokens) noexcept {
   return mix(sum, tokens);
 }
 
+KvGeometry with_block(KvGeometry geometry, int scale_block) {
+  geometry.scale_block = scale_block;
+  return geometry;
+}
+
 }  // namespace
 
 std::vector<uint8_t> save_kv(const KvStore& store) {
@@ -61,6 +66,7 @@ std::vector<uint8_t> save_kv(const KvStore& store) {
   header.num_kv_heads = static_cast<uint32_t>(g.num_kv_heads);
   header.head_dim = static_cast<uint32_t>(g.head_dim);
   header.value_dim = static_cast<uint32_t>(g.value_dim);
+  header.scale_block = static_cast<uint32_t>(g.scale_block);
   header.begin = static_cast<uint64_t>(store.begin());
   header.size = static_cast<uint64_t>(store.size());
   const int64_t tokens = store.size() - store.begin(), each = token_bytes(g);
@@ -85,7 +91,11 @@ Result<SavedKv> read_saved_kv(std::span<const uint8_t> bytes) {
   if (header.magic != kMagic) return corrupt("this is no saved cache: it does not begin with \"RegardKV\"");
   if (header.version != kVersion)
     return failure(Code::kUnsupported, "a saved cache of version {}; version {} is read", header.version, kVersion);
-  if (header.type >= kTypes.size() || header.zero != 0) return corrupt("the type of a saved cache is {}", header.type);
+  if (header.type >= kTypes.size()) return corrupt("the type of a saved cache is {}", header.type);
+  if (!kernels::is_scale_block(header.scale_block) ||
+      (header.scale_block != 0 && !kernels::has_scales(kTypes[header.type])))
+    return corrupt("the scales of a saved cache of {} belong to {} numbers", info(kTypes[header.type]).name,
+                   header.scale_block);
   constexpr uint32_t kMaxHeads = 1 << 20, kMaxDim = kernels::kMaxHeadDim;
   if (header.num_kv_heads < 1 || header.num_kv_heads > kMaxHeads || header.head_dim < 1 || header.head_dim > kMaxDim ||
       header.value_dim < 1 || header.value_dim > kMaxDim)
@@ -97,7 +107,8 @@ Result<SavedKv> read_saved_kv(std::span<const uint8_t> bytes) {
   saved.geometry = {.num_kv_heads = static_cast<int>(header.num_kv_heads),
                     .head_dim = static_cast<int>(header.head_dim),
                     .value_dim = static_cast<int>(header.value_dim),
-                    .type = kTypes[header.type]};
+                    .type = kTypes[header.type],
+                    .scale_block = static_cast<int>(header.scale_block)};
   saved.begin = static_cast<int64_t>(header.begin);
   saved.size = static_cast<int64_t>(header.size);
   saved.tokens = bytes.subspan(sizeof header);
@@ -116,10 +127,12 @@ void restore_kv(KvStore& store, std::span<const uint8_t> bytes) {
   const SavedKv& saved = *result;
   const KvGeometry &g = store.geometry(), &s = saved.geometry;
   require(
-      g == s,
+      with_block(g, 0) == with_block(s, 0),
       "[restore] {} heads with head_dim {} and value_dim {} in {} were saved, the cache has {} with {} and {} in {}",
       s.num_kv_heads, s.head_dim, s.value_dim, info(s.type).name, g.num_kv_heads, g.head_dim, g.value_dim,
       info(g.type).name);
+  require(g.scale_block == s.scale_block, "[restore] a cache with a scale_block of {} was saved, the cache has one of {}",
+          s.scale_block, g.scale_block);
   store.begin_at(saved.begin, saved.size);
   const uint8_t* from = saved.tokens.data();
   const int64_t each = token_bytes(g);

@@ -19,7 +19,7 @@ struct SavedKv {
 };
 
 /// The tokens of a cache behind a header: all numbers little-endian, 8 bytes "RegardKV"; u32 version (1), type (0:
-/// f32), num_kv_heads, head_dim, value_dim, 0; u64 begin, size; u64 checksum of all that is not the checksum. Errors:
+/// f32), num_kv_heads, head_dim, value_dim, scale_block; u64 begin, size; u64 checksum of all that is not the checksum. Errors:
 /// kResourceExhausted.
 std::vector<uint8_t> save_kv(const KvStore& store);
 

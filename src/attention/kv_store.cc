@@ -39,6 +39,9 @@ void check_geometry(const char* function, const KvGeometry& g) {
   if (!kernels::is_cache_type(g.type))
     fail(Code::kUnsupported, "[{}] caches of type {} are not supported, use f32, f16, bf16 or i8", function,
          info(g.type).name);
+  require(kernels::is_scale_block(g.scale_block) && (g.scale_block == 0 || kernels::has_scales(g.type)),
+          "[{}] scale_block is {} in a cache of {}, expected 0, or in one of i8 a power of two from {} to {}", function,
+          g.scale_block, info(g.type).name, kernels::kLanes, kernels::kMaxHeadDim);
 }
 
 int64_t KvStore::size_after(const char* function, int64_t count, int64_t max_tokens) const {

@@ -25,7 +25,8 @@ struct KvGeometry {
   int num_kv_heads = 0;
   int head_dim = 0;
   int value_dim = 0;         ///< 0: keys alone
-  DType type = DType::kF32;  ///< f32, f16, bf16, or i8 with a scale for each token and head
+  DType type = DType::kF32;  ///< f32, f16, bf16, or i8 with scales
+  int scale_block = 0;       ///< i8: how many numbers of a key or value share a scale; 0: all
   KvLayout layout = KvLayout::kNumbers;
 
   // The numbers that a key and a value take, with padding.
@@ -34,14 +35,20 @@ struct KvGeometry {
     return layout == KvLayout::kPairs ? kernels::padded_dim(value_dim) : kernels::stored_dim(type, value_dim);
   }
 
+  // Scales of a key and of a value, where numbers are codes.
+  int key_scales() const noexcept { return kernels::scale_blocks(scale_block, head_dim); }
+  int value_scales() const noexcept { return kernels::scale_blocks(scale_block, value_dim); }
+  int64_t scale_bytes() const noexcept {
+    return kernels::has_scales(type) ? (key_scales() + value_scales()) * static_cast<int64_t>(sizeof(float)) : 0;
+  }
+
   // One head's keys and values of 64 positions, and where the parts of such a block begin.
   int64_t values_at() const noexcept { return int64_t{kernels::kPanelKeys} * stored_key() * kernels::cache_bytes(type); }
   int64_t scales_at() const noexcept {
     return values_at() + int64_t{kernels::kPanelKeys} * stored_value() * kernels::cache_bytes(type);
   }
   int64_t block_bytes() const noexcept {
-    return scales_at() +
-           (kernels::has_scales(type) ? 2 * kernels::kPanelKeys * static_cast<int64_t>(sizeof(float)) : 0);
+    return scales_at() + kernels::kPanelKeys * scale_bytes();
   }
   /// All heads of a tile of 256 positions.
   int64_t tile_bytes() const noexcept { return kernels::kPanelsPerTile * num_kv_heads * block_bytes(); }
@@ -69,7 +76,7 @@ struct KvView {
   const std::byte* values(int64_t i, int panel, int kv_head) const noexcept {
     return keys(i, panel, kv_head) + geometry.values_at();
   }
-  /// [64] of the keys, then [64] of the values; null where numbers are no codes.
+  /// [key_scales()][64] of the keys, then [64][value_scales()] of the values; null where numbers are no codes.
   const float* scales(int64_t i, int panel, int kv_head) const noexcept {
     if (!kernels::has_scales(geometry.type)) return nullptr;
     return reinterpret_cast<const float*>(keys(i, panel, kv_head) + geometry.scales_at());

@@ -105,6 +105,7 @@ bool RowBlock::lower(int64_t index, AttentionTile& tile) noexcept {
 
 void RowBlock::place(int64_t index, AttentionTile& tile) const noexcept {
   tile.type = sequence_.keys.geometry.type;
+  tile.scale_block = sequence_.keys.geometry.scale_block;
   for (int w = 0; w < kPanelsPerTile; ++w) {
     tile.k[w] = sequence_.keys.keys(index, w, kv_head_);
     tile.v[w] = sequence_.keys.values(index, w, kv_head_);

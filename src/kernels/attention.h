@@ -46,7 +46,8 @@ struct AttentionTile {
   const void* k[kPanelsPerTile];     ///< panels [head_dim][64]
   const void* v[kPanelsPerTile];     ///< blocks [64][stored_dim]
   const void* next[kPanelsPerTile];  ///< panels that will be wanted next, fetched meanwhile when next[0] is not null
-  const float* scales[kPanelsPerTile];  ///< of codes: [64] of the keys, then [64] of the values
+  const float* scales[kPanelsPerTile];  ///< of codes: [blocks][64] of the keys, then [64][blocks] of the values
+  int scale_block;  ///< of codes: how many numbers of a key or value share a scale, a power of two from 16 on; 0: all
 
   /// Row r sees the keys lo[r] <= j < hi[r] of the tile (0 .. 256; lo >= hi: none). Null: every row sees every key.
   const int32_t* lo;

@@ -24,9 +24,12 @@ void decode_key(const KvGeometry& g, const uint8_t* token, float* key) {
   if (g.type == DType::kF16) each([&](int i) { return half_to_float(half(i)); });
   if (g.type == DType::kBF16) each([&](int i) { return bf16_to_float(half(i)); });
   if (g.type == DType::kI8) {
-    float scale;
-    std::memcpy(&scale, token + g.head_dim + g.value_dim, sizeof scale);
-    each([&](int i) { return static_cast<float>(static_cast<int8_t>(token[i])) * scale; });
+    const uint8_t* scales = token + g.head_dim + g.value_dim;
+    each([&](int i) {
+      float scale;
+      std::memcpy(&scale, scales + (g.scale_block == 0 ? 0 : i / g.scale_block) * 4, sizeof scale);
+      return static_cast<float>(static_cast<int8_t>(token[i])) * scale;
+    });
   }
 }
 

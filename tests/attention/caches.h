@@ -20,8 +20,8 @@
 
 namespace regard::testing_attention {
 
-inline KvGeometry geometry(int heads, int d, int dv, DType type = DType::kF32) {
-  return {.num_kv_heads = heads, .head_dim = d, .value_dim = dv, .type = type};
+inline KvGeometry geometry(int heads, int d, int dv, DType type = DType::kF32, int scale_block = 0) {
+  return {.num_kv_heads = heads, .head_dim = d, .value_dim = dv, .type = type, .scale_block = scale_block};
 }
 
 // Token t of stream s: k[head][i] and v[head][c] are numbers of their own.
@@ -41,6 +41,9 @@ struct Tokens {
             .v_head_stride = dv};
   }
 };
+
+// Which scale of its row a number has.
+inline int block_of(const KvGeometry& g, int i) { return g.scale_block == 0 ? 0 : i / g.scale_block; }
 
 // One stored number as it is read: decoded, and a code times its scale.
 inline float stored_number(const KvView& view, const std::byte* row, int index, float scale) {
@@ -62,7 +65,7 @@ inline float key_at(const KvView& view, int64_t position, int head, int i) {
   const float* scales = view.scales(tile, panel, head);
   return stored_number(
       view, view.keys(tile, panel, head) + i * kernels::kPanelKeys * kernels::cache_bytes(view.geometry.type), column,
-      scales == nullptr ? 1 : scales[column]);
+      scales == nullptr ? 1 : scales[block_of(view.geometry, i) * kernels::kPanelKeys + column]);
 }
 inline float value_at(const KvView& view, int64_t position, int head, int c) {
   const int64_t tile = position / kernels::kTileKeys - view.first_tile;
@@ -71,7 +74,10 @@ inline float value_at(const KvView& view, int64_t position, int head, int c) {
   const float* scales = view.scales(tile, panel, head);
   const int row = kernels::stored_dim(view.geometry.type, view.geometry.value_dim);
   return stored_number(view, view.values(tile, panel, head) + column * row * kernels::cache_bytes(view.geometry.type),
-                       c, scales == nullptr ? 1 : scales[kernels::kPanelKeys + column]);
+                       c,
+                       scales == nullptr ? 1
+                                         : scales[view.geometry.key_scales() * kernels::kPanelKeys +
+                                                  column * view.geometry.value_scales() + block_of(view.geometry, c)]);
 }
 
 // Position p of the cache holds token p of `tokens`, for p in [begin, end).

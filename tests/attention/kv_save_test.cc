@@ -153,5 +153,41 @@ TEST(SavedKv, EveryTypeComesBackToTheBit) {
   }
 }
 
+TEST(SavedKv, BlocksOfScalesComeBackToTheBit) {
+  const KvGeometry g = geometry(2, 40, 24, DType::kI8, 16);
+  const Tokens tokens(1, 400, g);
+  for (const CacheKind& from : {contiguous_kind(), paged_kind(16), paged_kind(64), ring_kind(512)}) {
+    const auto saved = from.make(g, 400, Mask::causal());
+    saved->append(tokens.rows(0), 300);
+    const std::vector<uint8_t> bytes = save_kv(*saved);
+    EXPECT_EQ(bytes.size(), 56u + 300 * 2 * (40 + 24 + 4 * (3 + 2)));
+    for (const CacheKind& to : {contiguous_kind(), paged_kind(1), paged_kind(128), ring_kind(512)}) {
+      const auto store = to.make(g, 1000, Mask::causal());
+      restore_kv(*store, bytes);
+      ASSERT_EQ(save_kv(*store), bytes) << from.name << " to " << to.name;
+      const std::unique_ptr<KvStore> fork = store->clone();
+      store->append(tokens.rows(300), 100);
+      fork->append(tokens.rows(300), 100);
+      saved->truncate(300);
+      saved->append(tokens.rows(300), 100);
+      ASSERT_EQ(save_kv(*store), save_kv(*saved));
+      ASSERT_EQ(save_kv(*fork), save_kv(*saved));
+    }
+    for (const int other : {0, 32}) {
+      KvCache cache({.geometry = geometry(2, 40, 24, DType::kI8, other)});
+      expect_refused(Code::kInvalidArgument, {"scale_block", "16", other == 0 ? "0" : "32"},
+                     [&] { restore_kv(cache, bytes); });
+    }
+    for (const uint8_t odd : {uint8_t{48}, uint8_t{8}}) {
+      std::vector<uint8_t> forged = bytes;
+      forged[28] = odd;  // scale_block
+      const auto read = read_saved_kv(forged);
+      ASSERT_FALSE(read);
+      EXPECT_EQ(read.failure().code, Code::kCorruptData);
+      EXPECT_NE(read.failure().message.find(std::to_string(odd)), std::string::npos) << read.failure().message;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace regard

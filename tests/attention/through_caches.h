@@ -11,8 +11,8 @@
 
 namespace regard::testing_attention {
 
-inline KvGeometry geometry_of(const Problem& p, DType type = DType::kF32) {
-  return geometry(static_cast<int>(p.num_kv_heads), static_cast<int>(p.d), static_cast<int>(p.dv), type);
+inline KvGeometry geometry_of(const Problem& p, DType type = DType::kF32, int scale_block = 0) {
+  return geometry(static_cast<int>(p.num_kv_heads), static_cast<int>(p.d), static_cast<int>(p.dv), type, scale_block);
 }
 
 // Appends the token behind the last one, all of its numbers `with`, and takes it back: the slots behind the end are no
@@ -28,12 +28,12 @@ inline void poison(KvStore& cache, float with) {
 
 // Whole chunks of every batch row's tokens: appended, then attended to by their own queries.
 inline Result through_caches(const Problem& p, const Mask& mask, const CacheKind& kind, int64_t chunk, ThreadPool& pool,
-                             float poisoned = 0, DType type = DType::kF32) {
+                             float poisoned = 0, DType type = DType::kF32, int scale_block = 0) {
   Result result(p);
   const MaskPlan plan(mask, {}, p.batch, p.num_q_heads);
   AttentionWorkspace workspace;
   std::vector<std::unique_ptr<KvStore>> caches;
-  for (int64_t b = 0; b < p.batch; ++b) caches.push_back(kind.make(geometry_of(p, type), p.kv_len, mask));
+  for (int64_t b = 0; b < p.batch; ++b) caches.push_back(kind.make(geometry_of(p, type, scale_block), p.kv_len, mask));
   for (int64_t at = 0; at < p.q_len; at += chunk) {
     const int64_t n = std::min(chunk, p.q_len - at);
     std::vector<KvAppend> appends;

@@ -125,7 +125,7 @@ void attention_tile(const AttentionTile& tile, const AttentionState& state) noex
   switch (tile.type) {
     case DType::kF16: return tile_of<Half>(tile, state);
     case DType::kBF16: return tile_of<Brain>(tile, state);
-    case DType::kI8: return tile_of<int8_t>(tile, state);
+    case DType::kI8: return tile.scale_block == 0 ? tile_of<int8_t>(tile, state) : tile_of<BlockCode>(tile, state);
     default: return tile_of<float>(tile, state);
   }
 }
@@ -133,7 +133,9 @@ void attention_weights(const AttentionTile& tile, const float* lse_high, const f
   switch (tile.type) {
     case DType::kF16: return weights_of<Half>(tile, lse_high, lse_low, out);
     case DType::kBF16: return weights_of<Brain>(tile, lse_high, lse_low, out);
-    case DType::kI8: return weights_of<int8_t>(tile, lse_high, lse_low, out);
+    case DType::kI8:
+      return tile.scale_block == 0 ? weights_of<int8_t>(tile, lse_high, lse_low, out)
+                                   : weights_of<BlockCode>(tile, lse_high, lse_low, out);
     default: return weights_of<float>(tile, lse_high, lse_low, out);
   }
 }

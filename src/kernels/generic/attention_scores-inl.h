@@ -115,7 +115,8 @@ REGARD_INLINE void raise_by_at_most(const AttentionTile& tile, int vectors, cons
     if (vectors < W) return raise_by_at_most<T, R, W - 1>(tile, vectors, q, panel, v, s, top);
   Tile<R, W> acc;
   clear_tile<R, W>(acc);
-  accumulate_stored<T, R, W>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[panel]), v, kPanelKeys, tile.head_dim);
+  accumulate_stored(acc, q, tile.head_dim, static_cast<const T*>(tile.k[panel]), key_scales<T>(tile, panel), v, kPanelKeys,
+                    tile.head_dim);
   scale_scores<T, R, W>(acc, tile, panel, v);
   store_tile<R, W>(acc, s + kPanelKeys * panel + kLanes * v, kTileKeys);
   if (top != nullptr) raise<R, W>(top, acc);
@@ -142,9 +143,9 @@ void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s, F3
     for (int w = 0; w < kPanelsPerTile; ++w) {
       Tile<R, 4> acc;
       clear_tile<R, 4>(acc);
-      accumulate_ahead<static_cast<int>(sizeof(T)), T, R, 4>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[w]), 0,
-                                                              kPanelKeys, tile.head_dim,
-                                                              reinterpret_cast<uintptr_t>(tile.v[w]));
+      accumulate_ahead<static_cast<int>(sizeof(T))>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[w]),
+                                                    key_scales<T>(tile, w), 0, kPanelKeys, tile.head_dim,
+                                                    reinterpret_cast<uintptr_t>(tile.v[w]));
       scale_scores<T, R, 4>(acc, tile, w, 0);
       store_tile<R, 4>(acc, s + kPanelKeys * w, kTileKeys);
       raise<R, 4>(top, acc);
@@ -159,7 +160,11 @@ void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s, F3
 template <class T, int R, int W>
 REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, const int* vectors, float* s) {
   const T* panels[W];
-  for (int w = 0; w < W; ++w) panels[w] = static_cast<const T*>(tile.k[vectors[w] / kPanelVectors]);
+  decltype(key_scales<T>(tile, 0)) scales[W];
+  for (int w = 0; w < W; ++w) {
+    panels[w] = static_cast<const T*>(tile.k[vectors[w] / kPanelVectors]);
+    scales[w] = key_scales<T>(tile, vectors[w] / kPanelVectors);
+  }
   Tile<R, W> acc;
   clear_tile<R, W>(acc);
   const int64_t ldq = tile.head_dim;
@@ -167,7 +172,10 @@ REGARD_INLINE void score_vectors(const AttentionTile& tile, const float* q, cons
   for (int64_t k = 0; k < ldq; ++k) {
     F32 key[W];
     REGARD_UNROLL
-    for (int w = 0; w < W; ++w) key[w] = stored(panels[w] + k * kPanelKeys, vectors[w] % kPanelVectors);
+    for (int w = 0; w < W; ++w) {
+      const int v = vectors[w] % kPanelVectors;
+      key[w] = scaled(stored(panels[w] + k * kPanelKeys, v), scales[w], k, v);
+    }
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const F32 row = splat(q[r * ldq + k]);

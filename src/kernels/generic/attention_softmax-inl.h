@@ -128,7 +128,7 @@ REGARD_INLINE void softmax_of_some(float* s, const Seen<R>& seen, const F32* top
 // Weights of values that are codes: p times the value's scale. Behind the sum of the weights, which knows no scale.
 template <class T, int R>
 REGARD_INLINE void weigh_codes(const AttentionTile& tile, const Seen<R>* seen, float* s) {
-  if constexpr (has_scales(kTypeOf<T>)) {
+  if constexpr (kScaledBehind<T>) {
     constexpr int kPerPanel = kPanelKeys / kLanes;
     const int count = seen == nullptr ? kTileKeys / kLanes : seen->count;
     for (int i = 0; i < count; ++i) {

@@ -2,13 +2,13 @@
 
 // acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of panel w of seen. A
 // forbidden value must not be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.
-template <class T, int R, int C>
-REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, int v, int64_t stride, int n,
-                                   const Seen<R>& seen, int w, int shift) {
+template <class T, class S, int R, int C>
+REGARD_INLINE void accumulate_some(Tile<R, C>& acc, const float* p, const T* values, const S& scales, int v,
+                                   int64_t stride, int n, const Seen<R>& seen, int w, int shift) {
   for (int k = 0; k < n; ++k, values += stride) {
     F32 columns[C];
     REGARD_UNROLL
-    for (int c = 0; c < C; ++c) columns[c] = stored(values, v + c);
+    for (int c = 0; c < C; ++c) columns[c] = scaled(stored(values, v + c), scales, k, v + c);
     REGARD_UNROLL
     for (int r = 0; r < R; ++r) {
       const bool sees = ((seen.row[r][w] >> (shift + k)) & 1) != 0;
@@ -75,7 +75,7 @@ REGARD_INLINE void accumulate_touched(Tile<R, C>& acc, const float* weights, con
   const int end = 64 - std::countl_zero(any);
   for (int k = std::countr_zero(any); k < end;) {
     const int run = std::countr_one(vectors >> k), n = run < end - k ? run : end - k;
-    accumulate_stored<T, R, C>(acc, weights + k, kTileKeys, values + k * stride, v, stride, n);
+    accumulate_stored(acc, weights + k, kTileKeys, values + k * stride, NoScales{}, v, stride, n);
     k += n;
     if (k < end) k += std::countr_zero(any >> k);
   }
@@ -96,6 +96,7 @@ REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const Attent
       accumulate_touched<T, R, C>(acc, weights, static_cast<const T*>(tile.v[w]), v, stride, any);
       continue;
     }
+    const auto scales = value_scales<T>(tile, w);
     const uint64_t plain = eight_in_a_row(all), nobody = eight_in_a_row(~any);
     const int end = 64 - std::countl_zero(any);
     for (int k = std::countr_zero(any); k < end;) {
@@ -105,11 +106,11 @@ REGARD_INLINE void accumulate_seen(Tile<R, C>& acc, const float* p, const Attent
         n = std::countr_zero(any >> k);
       } else if (((plain >> k) & 1) != 0) {
         n = std::countr_one(all >> k);
-        accumulate_stored<T, R, C>(acc, weights + k, kTileKeys, row, v, stride, n);
+        accumulate_stored(acc, weights + k, kTileKeys, row, from_row(scales, k), v, stride, n);
       } else {
         const uint64_t next = (plain | nobody) >> k;
         n = next == 0 ? end - k : (std::countr_zero(next) < end - k ? std::countr_zero(next) : end - k);
-        accumulate_some<T, R, C>(acc, weights + k, row, v, stride, n, seen, w, k);
+        accumulate_some(acc, weights + k, row, from_row(scales, k), v, stride, n, seen, w, k);
       }
       k += n;
     }
@@ -169,8 +170,8 @@ REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, in
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_stored<T, R, C>(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]),
-                               first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys);
+    accumulate_stored(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), value_scales<T>(tile, w),
+                      first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys);
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
@@ -182,9 +183,9 @@ REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float*
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_ahead<kLines, T, R, C>(
-        acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), first_of_pair<T, C>(v),
-        stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys,
+    accumulate_ahead<kLines>(
+        acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), value_scales<T>(tile, w),
+        first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys,
         reinterpret_cast<uintptr_t>(tile.next[w]) + static_cast<uintptr_t>(kLanes * v * kPanelKeys * kBytes));
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
