@@ -10,7 +10,7 @@ help:
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
 	@echo "make train-suite  trains small models and checks what they must learn (ARGS=\"--long --shakespeare FILE\" and more: tools/train-suite --help)"
 	@echo "make bench    speed against other libraries, answers checked first"
-	@echo "make bench-peers  attention beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
+	@echo "make bench-peers  attention and training beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
 
 build/release/apps/cli/regard: FORCE
 	@tools/setup build

@@ -21,6 +21,7 @@ TrainConfig read_config(const Arguments& arguments) {
     config = parse_train_config(read_text(path), path);
   }
   for (const std::string& assignment : arguments.list("set")) set_train_field(config, assignment);
+  if (arguments.has("init")) set_train_field(config, "run.init=" + arguments.text("init"));
   return config;
 }
 
@@ -52,8 +53,9 @@ void report(Messages& messages, const TrainEvent& event) {
   switch (event.kind) {
     case TrainEvent::Kind::kStart: messages.note(event.text); break;
     case TrainEvent::Kind::kStep:
-      messages.progress(fmt::format("step {}, loss {:.4f}, lr {:.2e}, {:.0f} tokens/s, {} left", event.step, event.loss, event.learning_rate,
-                                    event.tokens_per_second, time_text(event.seconds_left)),
+      messages.progress(fmt::format("step {}, loss {:.4f}, lr {:.2e}, {:.0f} tokens/s{}, {} left", event.step, event.loss, event.learning_rate,
+                                    event.tokens_per_second, event.peak_share > 0 ? fmt::format(" ({:.0f} % of peak)", 100 * event.peak_share) : "",
+                                    time_text(event.seconds_left)),
                         static_cast<uint64_t>(event.step), static_cast<uint64_t>(event.steps));
       break;
     case TrainEvent::Kind::kSkipped: messages.note(fmt::format("step {}: loss {:.4f}, left out", event.step, event.loss)); break;
@@ -122,10 +124,11 @@ Command train_command() {
   return {
       .name = "train",
       .summary = "train a model",
-      .description = "Trains a model from nothing, as a configuration in JSON says, and keeps the run in a directory: checkpoints that other programs "
+      .description = "Trains a model from nothing, or with --init from the weights of another, as a configuration in JSON says, and keeps the run in a directory: checkpoints that other programs "
                      "load, a log, curves of the loss. --print-config lists every field with its range and default. Ctrl-C saves and ends; --resume goes "
                      "on, and ends with the same bits as if nothing had been.",
       .examples = {{"regard train poet.json --out poet", "A new run in the directory poet."},
+                   {"regard train --init model.gguf --set data.files=text.txt --out tuned", "Goes on with a published model on texts of one's own."},
                    {"regard train poet.json --out poet --resume", "Goes on where it was stopped."},
                    {"regard train --show-config > config.json", "All fields and their defaults, to begin from."}},
       .positionals = {{"config", "The configuration, a JSON file; without it, defaults and --set.", Presence::kOptional}},
@@ -135,6 +138,8 @@ Command train_command() {
                .section = Section::kCommon},
               {.name = "set", .letter = 's', .type = Type::kText, .value = "FIELD=VALUE",
                .help = "Sets a field over what the file says: run.steps=100.", .repeat = Repeat::kMany, .section = Section::kCommon},
+              {.name = "init", .type = Type::kText, .value = "MODEL",
+               .help = "Begins with the weights, the shape and the tokenizer of a GGUF file, a Hugging Face directory or a checkpoint.", .section = Section::kCommon},
               {.name = "resume", .help = "Goes on from the newest checkpoint of the run.", .section = Section::kCommon},
               {.name = "show-config", .help = "Prints the whole configuration as JSON, a file to begin from, and ends."},
               json_option(),

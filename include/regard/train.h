@@ -103,6 +103,7 @@ struct TrainConfig {
 
   struct Run {
     enum class Precision { kF32, kBf16 };
+    std::string init;           ///< a model file or directory that the weights begin as; empty: drawn from the seed
     uint64_t seed = 1;
     int64_t steps = 1000;
     int64_t batch = 16;         ///< sequences of a step
@@ -124,6 +125,9 @@ struct TrainConfig {
   Optimizer optimizer;
   Schedule schedule;
   Run run;
+
+  /// Names of the fields that were set by name, also to their defaults: with run.init those of the section model have to agree with the file.
+  std::vector<std::string> given;
 };
 
 /// One field of TrainConfig as files and command lines name it.
@@ -169,6 +173,7 @@ struct TrainEvent {
   double gradient_norm = 0;  ///< before clipping
   double tokens_per_second = 0;
   double seconds_left = 0;
+  double peak_share = 0;  ///< of the multiply-adds that the threads could do, measured once at the start; 0: not known
   bool best = false;  ///< an evaluation that is better than all before
   std::string text;
 };
@@ -206,12 +211,16 @@ struct TrainResult {
 ///     loss.png .svg   the curves, made at the end
 ///     latest, best    links to checkpoints step-000001000/ with config.json, model.safetensors, tokenizer.json and state
 ///
+/// With run.init the weights begin as those of a model file: GGUF with any type of weights, a Hugging Face directory, a checkpoint. The shape is
+/// the file's; of the section model only dropouts, label_smoothing, z_loss and recompute are free, and a field that was set to something
+/// else is refused. The tokenizer is the file's, unless data.tokenizer names one that has the same pieces. Checkpoints are of the file's family, with
+/// its own fields in config.json, and a run that goes on needs them alone. kUnsupported names what a file has and training has not.
 /// The layout of a checkpoint is that of Hugging Face directories. Each is written under another name, made durable and then
 /// renamed: whatever moment the machine stops, `latest` shows a complete one.
 /// Determinism: the result is a function of the configuration and the data. It does not depend on the number of threads, nor
 /// on how often the run was stopped and resumed, bit for bit; on micro-batches to 1e-6.
 /// When `stop` is requested, the step at hand is given up, a checkpoint of the last whole step is written, and the result says kStopped.
-/// Errors: kInvalidArgument (a configuration that contradicts itself or the data; a run that is there already; with kResume, a
+/// Errors: those of Model::load for run.init; kInvalidArgument (a configuration that contradicts itself, the data or run.init; a run that is there already; with kResume, a
 /// configuration, data or tokenizer other than the run's, naming the field); kUnavailable when another process trains in the
 /// directory; kNumeric when the loss or a gradient is not finite (the checkpoints stay as they are); kNotFound, kCorruptData, kIo,
 /// kResourceExhausted.

@@ -35,7 +35,8 @@ struct RowLoss {
 
 /// One step of AdamW; doubles, so that 1 - beta is exact before it is rounded to f32. With g = gradient * gradient_factor:
 ///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
-///   value = value (1 - rate decay) - rate (m / correction1) / (sqrt(v / correction2) + eps)
+///   value = value (1 - rate decay) - (rate / correction1) (m / (sqrt(v) (1 / sqrt(correction2)) + eps))
+/// Every operation rounds, none is fused: all instruction sets have the bits of kernels/reference/training.h in f32.
 /// Loshchilov and Hutter, 2019, "Decoupled weight decay regularization", algorithm 2.
 struct AdamWStep {
   double rate = 0;
@@ -47,7 +48,7 @@ struct AdamWStep {
   double gradient_factor = 1;   ///< of clipping and of what the loss was scaled by
 };
 
-/// One step of gradient descent with momentum: m = momentum m + g, value = value (1 - rate decay) - rate m.
+/// One step of gradient descent with momentum: m = momentum m + g, value = value (1 - rate decay) - rate m. Nothing is fused here either.
 struct SgdStep {
   double rate = 0;
   double momentum = 0;
@@ -99,6 +100,10 @@ struct TrainingKernels {
   /// The sum of squares: f32 in 16 lanes within stretches of kSquaresStretch elements, f64 over the stretches. Cut a span at
   /// multiples of that and add in order, and the bits are those of the whole.
   double (*sum_of_squares)(const float* x, int64_t n) noexcept;
+
+  /// Multiply-adds in registers, `rounds` of as many chains as keep the units busy; gives the operations done. Over their time it is the peak
+  /// of a thread, which the speed of a training run is told in.
+  double (*multiply_adds)(int64_t rounds) noexcept;
 };
 
 inline constexpr int64_t kSquaresStretch = 4096;

@@ -11,13 +11,12 @@
 #include "format/gguf_writer.h"
 #include "format/safetensors_writer.h"
 #include "format/tokenizer_json_writer.h"
-#include "kernels/reference/linear.h"
 #include "model/convert_config.h"
 #include "model/convert_tensor.h"
 #include "model/facts_gguf.h"
 #include "model/facts_hf.h"
+#include "model/file_parts.h"
 #include "model/open.h"
-#include "regard/json.h"
 
 namespace regard {
 namespace {
@@ -54,38 +53,16 @@ class Conversion {
     if (options_.type && *options_.type != DType::kF32 && *options_.type != DType::kF16 && *options_.type != DType::kBF16 &&
         !(*options_.type == DType::kQ8_0 && towards_ == Towards::kGguf))
       fail(Code::kUnsupported, "[convert] type {}; expected f32, f16, bf16, or (in a GGUF file) q8_0", info(*options_.type).name);
-    complete_facts();
+    complete_facts("convert", opened_, family_);
     config_ = configure(family_, opened_.facts);
     const PartNames* head = family_.find(Part::kHead);
-    tied_ = config_.tied_embeddings || opened_.source.find(source_name(*head, 0, ".weight")) == nullptr;
+    tied_ = config_.tied_embeddings || find_part(opened_, family_, *head, 0, ".weight") == nullptr;
     config_.tied_embeddings = tied_;
     report_.family = family_.name;
     return towards_ == Towards::kGguf ? to_gguf() : to_directory();
   }
 
  private:
-  // What a GGUF file leaves to its tensors.
-  void complete_facts() {
-    Facts& f = opened_.facts;
-    if (f.kind != FileKind::kGguf) return;
-    const auto has = [&](Part part, std::string_view suffix) {
-      const PartNames* names = family_.find(part);
-      return names != nullptr && opened_.source.find(source_name(*names, 0, suffix)) != nullptr;
-    };
-    if (!f.vocab_size) {
-      const TensorInfo* embedding = opened_.source.find(source_name(*family_.find(Part::kEmbedding), 0, ".weight"));
-      if (embedding == nullptr || embedding->shape.empty()) fail(Code::kCorruptData, "[convert] {} has no embedding", opened_.path);
-      f.vocab_size = embedding->shape[0];
-    }
-    f.qkv_bias = has(Part::kQuery, ".bias");
-    f.mlp_bias = has(Part::kUp, ".bias");
-    if (const PartNames* divisors = family_.find(Part::kRopeDivisors); divisors != nullptr && opened_.source.find(source_name(*divisors, 0, ".weight")) != nullptr)
-      fail(Code::kUnsupported, "[convert] tensor rope_freqs divides the frequencies one by one, and config.json has no place for such divisors");
-  }
-
-  std::string source_name(const PartNames& part, int64_t layer, std::string_view suffix) const {
-    return tensor_name(opened_.facts.kind == FileKind::kGguf ? part.gguf : part.hugging_face, layer, suffix);
-  }
   std::string target_name(const PartNames& part, int64_t layer, std::string_view suffix) const {
     return tensor_name(towards_ == Towards::kGguf ? part.gguf : part.hugging_face, layer, suffix);
   }
@@ -105,11 +82,9 @@ class Conversion {
 
   void plan_tensor(const PartNames& part, int64_t layer, std::string_view suffix, int64_t more_rows) {
     if (part.part == Part::kRopeDivisors) return;
-    const std::string name = source_name(part, layer, suffix);
-    const TensorInfo* source = opened_.source.find(name);
+    const std::string name = part_name(opened_.facts, part, layer, suffix);
+    const TensorInfo* source = find_part(opened_, family_, part, layer, suffix);
     const bool from_directory = opened_.facts.kind == FileKind::kHuggingFace;
-    if (source == nullptr && from_directory && name.starts_with(family_.hf_prefix))
-      source = opened_.source.find(std::string_view(name).substr(family_.hf_prefix.size()));
     if (source == nullptr) {
       const bool needed = suffix == ".weight" ? part.part != Part::kHead : part.bias == Bias::kAlways;
       if (needed) fail(Code::kCorruptData, "[convert] {} lacks tensor {}, which every {} model has", opened_.path, name, family_.name);
@@ -151,10 +126,7 @@ class Conversion {
     if (planned.source == nullptr) return planned.made;
     if (options_.stop != nullptr && options_.stop->stop_requested()) fail(Code::kCancelled, "[convert] stopped on request");
     const TensorInfo& source = *planned.source;
-    std::vector<uint8_t> bytes(source.bytes);
-    std::move(opened_.source.read(source, bytes)).value_or_throw();
-    std::vector<float> values(static_cast<size_t>(source.values()));
-    kernels::reference::decode_row(source.type, bytes.data(), source.values(), values.data());
+    std::vector<float> values = decode_tensor(opened_.source, source);
     std::vector<int64_t> shape = source.shape;
     rearrange(planned.how, towards_, values, shape);
     if (planned.more_rows > 0) add_mean_rows(planned.more_rows, values, shape);
@@ -248,7 +220,7 @@ class Conversion {
     };
     if (!tokenizer_json.empty()) {
       text("tokenizer.json", tokenizer_json);
-      text("tokenizer_config.json", tokenizer_config());
+      text("tokenizer_config.json", tokenizer_config_json(*opened_.tokenizer, config_.context));
       if (opened_.chat_template) text("chat_template.jinja", *opened_.chat_template);
     }
     text("config.json", config_json);  // last: without it the directory is no model
@@ -267,17 +239,6 @@ class Conversion {
       entries.push_back({planned_[i].name, planned_[i].type, planned_[i].shape, std::as_bytes(std::span(bytes[i]))});
     const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
     std::move(write_safetensors((folder / "model.safetensors").string(), entries, metadata)).value_or_throw();
-  }
-
-  std::string tokenizer_config() const {
-    const TokenizerSpec& spec = *opened_.tokenizer;
-    JsonWriter json;
-    json.begin_object().member("tokenizer_class", "PreTrainedTokenizerFast").member("model_max_length", config_.context);
-    const std::pair<std::string_view, const std::optional<int32_t>*> ids[] = {
-        {"bos_token", &spec.bos}, {"eos_token", &spec.eos}, {"unk_token", &spec.unk}, {"pad_token", &spec.pad}};
-    for (const auto& [name, id] : ids)
-      if (*id) json.member(name, spec.pieces[static_cast<size_t>(**id)]);
-    return json.end().finish(JsonStyle::kIndented) + "\n";
   }
 
   std::string to_;

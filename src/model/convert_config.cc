@@ -34,10 +34,27 @@ void write_rope(JsonWriter& json, const RopeConfig& rope) {
     case RopeScaling::kYarn:
       json.member("rope_type", "yarn").member("factor", rope.factor).member("original_max_position_embeddings", rope.original_context);
       json.member("beta_fast", rope.beta_fast).member("beta_slow", rope.beta_slow);
-      if (rope.attention_factor != 0) json.member("attention_factor", rope.attention_factor);
+      if (rope.ramp == RopeConfig::Ramp::kFractionalDims) json.member("truncate", false);
+      if (rope.mscale != 0) json.member("mscale", rope.mscale);
+      if (rope.mscale_all_dim != 0) json.member("mscale_all_dim", rope.mscale_all_dim);
       break;
-    default: refuse_scaling("dynamic, llama3 or longrope");
+    case RopeScaling::kLlama3:
+      json.member("rope_type", "llama3").member("factor", rope.factor).member("original_max_position_embeddings", rope.original_context);
+      json.member("low_freq_factor", rope.low_freq_factor).member("high_freq_factor", rope.high_freq_factor);
+      break;
+    case RopeScaling::kDynamic:
+      json.member("rope_type", "dynamic").member("factor", rope.factor).member("original_max_position_embeddings", rope.original_context);
+      break;
+    case RopeScaling::kLongRope:
+      json.member("rope_type", "longrope").member("factor", rope.factor).member("original_max_position_embeddings", rope.original_context);
+      for (const auto& [name, factors] : {std::pair{"short_factor", &rope.short_factors}, std::pair{"long_factor", &rope.long_factors}}) {
+        json.key(name).begin_array();
+        for (const double f : *factors) json.value(f);
+        json.end();
+      }
+      break;
   }
+  if (rope.attention_factor != 0) json.member("attention_factor", rope.attention_factor);
   json.end();
 }
 
@@ -174,6 +191,16 @@ std::string hf_config_json(const Family& family, const Facts& facts, const Decod
   else write_others(json, family, facts, config);
   write_ids(json, facts);
   json.member("tie_word_embeddings", config.tied_embeddings).member("torch_dtype", dtype);
+  return json.end().finish(JsonStyle::kIndented) + "\n";
+}
+
+std::string tokenizer_config_json(const TokenizerSpec& spec, int64_t context) {
+  JsonWriter json;
+  json.begin_object().member("tokenizer_class", "PreTrainedTokenizerFast").member("model_max_length", context);
+  const std::pair<std::string_view, const std::optional<int32_t>*> ids[] = {
+      {"bos_token", &spec.bos}, {"eos_token", &spec.eos}, {"unk_token", &spec.unk}, {"pad_token", &spec.pad}};
+  for (const auto& [name, id] : ids)
+    if (*id) json.member(name, spec.pieces[static_cast<size_t>(**id)]);
   return json.end().finish(JsonStyle::kIndented) + "\n";
 }
 

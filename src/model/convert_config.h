@@ -6,6 +6,7 @@
 #include "format/gguf.h"
 #include "model/facts.h"
 #include "model/family.h"
+#include "text/tokenizer_spec.h"
 
 namespace regard::model {
 
@@ -18,6 +19,9 @@ std::vector<float> rope_divisors(const RopeConfig& rope);
 
 /// config.json. `dtype` is its hint at the types of tensors: "float32".
 std::string hf_config_json(const Family& family, const Facts& facts, const DecoderConfig& config, std::string_view dtype);
+
+/// tokenizer_config.json beside a tokenizer.json: which tokens begin and end a text, stand for unknown text and pad.
+std::string tokenizer_config_json(const TokenizerSpec& spec, int64_t context);
 
 /// Refuses what the written form says differently, naming the first field: kUnsupported.
 void expect_same(const DecoderConfig& original, const DecoderConfig& written);

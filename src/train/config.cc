@@ -121,6 +121,7 @@ TrainConfig parse_train_config(std::string_view text, std::string_view name) {
       const Field* field = find_field(full);
       if (field == nullptr) fail(Code::kInvalidArgument, "[train] {}: there is no field {}{}", name, printable(full), train_config::meant(full));
       field->set(config, json_value(*field, name, value));
+      config.given.push_back(full);
     }
   }
   return config;
@@ -135,6 +136,7 @@ void set_train_field(TrainConfig& config, std::string_view assignment) {
   const Field* field = find_field(name);
   if (field == nullptr) fail(Code::kInvalidArgument, "[train] --set: there is no field {}{}", printable(name), train_config::meant(name));
   field->set(config, text_value(*field, assignment.substr(equals + 1)));
+  config.given.emplace_back(name);
 }
 
 std::vector<TrainConfigField> train_config_fields(const TrainConfig& config) {

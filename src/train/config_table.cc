@@ -121,6 +121,7 @@ constexpr Field kFields[] = {
     number<&C::schedule, &S::final_fraction>("schedule", "final_fraction", 0, 1, "Of the learning rate, at the end of linear, cosine and warmup_stable_decay."),
     number<&C::schedule, &S::decay_fraction>("schedule", "decay_fraction", 0, 1, "Of all steps, in which warmup_stable_decay falls."),
 
+    text<&C::run, &R::init>("run", "init", "A model file or directory that the weights begin as, which then decides the shape; empty: drawn from the seed."),
     number<&C::run, &R::seed>("run", "seed", 0, 0x1p64, "Decides first weights, order of the data and dropout."),
     number<&C::run, &R::steps>("run", "steps", 0, 1e12, "Steps of the optimiser."),
     number<&C::run, &R::batch>("run", "batch", 1, kMillion, "Sequences of a step."),

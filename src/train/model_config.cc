@@ -82,15 +82,6 @@ nn::Architecture architecture_of(Model::Architecture architecture) {
   return nn::Architecture::kDecoder;
 }
 
-nn::Recompute recompute_of(Model::Recompute recompute) {
-  switch (recompute) {
-    case Model::Recompute::kNone: return nn::Recompute::kNone;
-    case Model::Recompute::kFull: return nn::Recompute::kFull;
-    case Model::Recompute::kCheap: break;
-  }
-  return nn::Recompute::kCheap;
-}
-
 // A gated feed-forward has three matrices where a plain one has two, so two thirds of the width make the same number of
 // weights; rounded up to whole vectors. Shazeer, 2020, section 3.
 int64_t usual_intermediate(int64_t hidden, bool gated) {
@@ -167,6 +158,19 @@ void write_regard(JsonWriter& json, const nn::TransformerConfig& c) {
 
 }  // namespace
 
+nn::Recompute recompute_of(TrainConfig::Model::Recompute recompute) {
+  switch (recompute) {
+    case Model::Recompute::kNone: return nn::Recompute::kNone;
+    case Model::Recompute::kFull: return nn::Recompute::kFull;
+    case Model::Recompute::kCheap: break;
+  }
+  return nn::Recompute::kCheap;
+}
+
+nn::training::GemmPrecision precision_of(TrainConfig::Run::Precision precision) {
+  return precision == TrainConfig::Run::Precision::kBf16 ? nn::training::GemmPrecision::kBF16 : nn::training::GemmPrecision::kF32;
+}
+
 nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t vocab_size) {
   const Model& m = config.model;
   if (m.type != Model::Type::kRegard) {
@@ -215,7 +219,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   t.z_loss = m.z_loss;
   t.init_std = m.initializer_std;
   t.recompute = recompute_of(m.recompute);
-  if (config.run.precision == TrainConfig::Run::Precision::kBf16) t.precision = nn::training::GemmPrecision::kBF16;
+  t.precision = precision_of(config.run.precision);
   return nn::completed(t);
 }
 

@@ -14,6 +14,10 @@ namespace regard::train_loop {
 /// model.type.
 nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t vocab_size);
 
+/// Choices of a configuration in the words of nn.
+nn::Recompute recompute_of(TrainConfig::Model::Recompute recompute);
+nn::training::GemmPrecision precision_of(TrainConfig::Run::Precision precision);
+
 /// Ids that programs which generate want to know.
 struct SpecialIds {
   std::optional<int32_t> begin, end;

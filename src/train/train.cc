@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "nn/training/transformer.h"
@@ -10,6 +11,7 @@
 #include "runtime/file.h"
 #include "train/batches.h"
 #include "train/model_config.h"
+#include "train/start_file.h"
 #include "train/task_batches.h"
 #include "train/task_run.h"
 #include "train/token_data.h"
@@ -27,12 +29,18 @@ constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
 struct Words {
   std::optional<Tokenizer> tokenizer;
   std::string file;  // its bytes, as a checkpoint keeps them
+  std::vector<std::pair<std::string, std::string>> files_beside;
 
   const Tokenizer* get() const { return tokenizer ? &*tokenizer : nullptr; }
 };
 
-Words load_words(const TrainConfig::Data& data) {
+// Of the file that a run begins from, or what data.tokenizer names.
+Words load_words(const TrainConfig::Data& data, const model::TrainableFile* file) {
   Words words;
+  if (file != nullptr && (file->opened().tokenizer || !data.tokenizer.empty())) {
+    train_loop::FileTokenizer of_file = train_loop::tokenizer_of(*file, data.tokenizer);
+    return {std::move(of_file.tokenizer), std::move(of_file.json), std::move(of_file.files_beside)};
+  }
   if (data.tokenizer.empty()) return words;
   words.tokenizer = Tokenizer::from_file(data.tokenizer);
   const FileBytes bytes = read_file(data.tokenizer, kMaxTokenizer).value_or_throw();
@@ -100,10 +108,10 @@ struct Setting {
   std::string summary;
 };
 
-Setting text_setting(const TrainConfig& config, const StopToken* stop) {
+Setting text_setting(const TrainConfig& config, const model::TrainableFile* file, const StopToken* stop) {
   check_objective(config);
   Setting setting;
-  setting.words = load_words(config.data);
+  setting.words = load_words(config.data, file);
   setting.shape_config = config;
   Texts texts = load_texts(config, setting.words, stop);
   WindowOptions windows;
@@ -135,22 +143,53 @@ Setting task_setting(const TrainConfig& config) {
   return setting;
 }
 
+// The file whose shape a run has: the one it begins from, or its own checkpoint when it goes on. Nothing: it has the shape of the section model.
+std::optional<model::TrainableFile> file_of(const TrainOptions& options, TrainConfig& config) {
+  if (options.start == TrainStart::kNew) return config.run.init.empty() ? std::nullopt : std::optional<model::TrainableFile>(std::in_place, config.run.init);
+  const std::string first = train_loop::first_file_of_run(options.directory);
+  if (!config.run.init.empty() && config.run.init != first) {
+    fail(Code::kInvalidArgument, "[train] run.init is '{}', but the run in '{}' began with '{}'; leave it out, or begin a new run", config.run.init, options.directory, first);
+  }
+  config.run.init = first;
+  return first.empty() ? std::nullopt : std::optional<model::TrainableFile>(std::in_place, options.directory + "/latest");
+}
+
 }  // namespace
 
-TrainResult train(const TrainConfig& config, const TrainOptions& options) {
-  const Setting setting = config.data.task.empty() ? text_setting(config, options.stop) : task_setting(config);
-  const nn::TransformerConfig shape = train_loop::transformer_config(setting.shape_config, setting.vocab_size);
+TrainResult train(const TrainConfig& given, const TrainOptions& options) {
+  TrainConfig config = given;
+  const std::optional<model::TrainableFile> file = file_of(options, config);
+  nn::TransformerConfig shape;
+  if (file) {
+    shape = file->shape(config.run.sequence);
+    train_loop::adopt_shape(shape, file->path(), config);
+  }
+  const Setting setting = config.data.task.empty() ? text_setting(config, file ? &*file : nullptr, options.stop) : task_setting(config);
+  if (file && setting.vocab_size != shape.vocab_size) {
+    fail(Code::kInvalidArgument, "[train] the data need a vocabulary of {}, and the model in '{}' has {}", setting.vocab_size, file->path(), shape.vocab_size);
+  }
+  shape = file ? train_loop::with_free_fields(shape, setting.shape_config, file->path()) : train_loop::transformer_config(setting.shape_config, setting.vocab_size);
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
+  if (file && options.start == TrainStart::kNew) file->read(model->parameters(), options.stop);
   train_loop::SpecialIds special;
   if (setting.words.tokenizer) special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
-  const train_loop::TrainerParts parts{*model, *setting.training, setting.validation.get(), train_loop::model_config_json(shape, special, config.run.save_as),
-                                       setting.words.file, setting.data_hash};
+  const bool of_family = file && file->family() != "regard";
+  const train_loop::TrainerParts parts{.model = *model,
+                                       .training = *setting.training,
+                                       .validation = setting.validation.get(),
+                                       .model_config = of_family ? file->config_json(config.run.save_as == TrainConfig::Run::SaveAs::kBf16 ? "bfloat16" : "float32")
+                                                                 : train_loop::model_config_json(shape, special, config.run.save_as),
+                                       .tokenizer = setting.words.file,
+                                       .data_hash = setting.data_hash,
+                                       .operations_per_token = nn::operations_per_token(shape, setting.shape_config.run.sequence),
+                                       .files_beside = setting.words.files_beside};
   train_loop::Trainer trainer(config, parts, options, default_pool());
   if (options.on_event) {
     TrainEvent event;
     event.kind = TrainEvent::Kind::kStart;
     event.steps = config.run.steps;
-    event.text = fmt::format("{} parameters, vocabulary {}; {}", model->parameters().count(), setting.vocab_size, setting.summary);
+    event.text = fmt::format("{}{} parameters, vocabulary {}; {}", file && options.start == TrainStart::kNew ? fmt::format("from {}, ", file->path()) : "",
+                             model->parameters().count(), setting.vocab_size, setting.summary);
     options.on_event(event);
   }
   return trainer.run();

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/half.h"
 #include "format/file_source.h"
 #include "format/safetensors_writer.h"
+#include "kernels/registry.h"
 #include "train/config_table.h"
 #include "train/loss_picture.h"
 #include "train/outliers.h"
@@ -23,6 +25,29 @@ void or_throw(Result<Done> result) { std::move(result).value_or_throw(); }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Multiply-adds in registers that the threads of the pool do in a second, all at once: what a step is measured by. About 50 ms.
+double measured_peak(ThreadPool& pool) {
+  constexpr int64_t kRounds = 50000;
+  constexpr double kSeconds = 0.01;
+  constexpr int kSamples = 5;
+  const auto multiply_adds = kernels::kernels().training->multiply_adds;
+  double best = 0;
+  std::vector<double> done(static_cast<size_t>(pool.size()));
+  for (int sample = 0; sample < kSamples; ++sample) {  // the best, since clocks need a while to rise
+    pool.for_each(pool.size(), [&](int64_t i, int) {
+      const auto begin = std::chrono::steady_clock::now();
+      double operations = 0, seconds = 0;
+      while (seconds < kSeconds) {
+        operations += multiply_adds(kRounds);
+        seconds = seconds_since(begin);
+      }
+      done[static_cast<size_t>(i)] = operations / seconds;
+    });
+    best = std::max(best, std::accumulate(done.begin(), done.end(), 0.0));
+  }
+  return best;
 }
 
 }  // namespace
@@ -97,6 +122,7 @@ void Trainer::emit(TrainEvent event) const {
 }
 
 TrainResult Trainer::run() {
+  if (options_.on_event && parts_.operations_per_token > 0) peak_ = measured_peak(pool_);
   if (saved_step_ < 0) save();  // from here on the directory holds a checkpoint at every moment
   const auto stop_wanted = [&] { return options_.stop != nullptr && options_.stop->stop_requested(); };
   try {
@@ -162,6 +188,7 @@ void Trainer::take_step() {
   event.gradient_norm = norm;
   event.tokens_per_second = static_cast<double>(run.batch * batch_.seq) / seconds_per_step_;
   event.seconds_left = seconds_per_step_ * static_cast<double>(run.steps - state_.step);
+  if (peak_ > 0) event.peak_share = event.tokens_per_second * parts_.operations_per_token / peak_;
   emit(event);
 }
 
@@ -248,6 +275,7 @@ Result<Done> Trainer::write_checkpoint(const std::string& into) {
   };
   REGARD_CHECK(text_file("config.json", parts_.model_config));
   if (!parts_.tokenizer.empty()) REGARD_CHECK(text_file("tokenizer.json", parts_.tokenizer));
+  for (const auto& [name, text] : parts_.files_beside) REGARD_CHECK(text_file(name, text));
   {
     // What others load is what was measured: the average where there is one.
     const std::span<const float> values = average_ ? average_->values() : parameters_.values();

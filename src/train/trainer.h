@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "nn/training_model.h"
 #include "regard/train.h"
@@ -27,6 +29,8 @@ struct TrainerParts {
   std::string model_config;                             ///< the config.json of a checkpoint
   std::string tokenizer;                                ///< its tokenizer.json; empty: none
   uint64_t data_hash = 0;
+  double operations_per_token = 0;  ///< of the matrix products and attention of a step; 0: not known
+  std::vector<std::pair<std::string, std::string>> files_beside = {};  ///< more files of a checkpoint: name and text
 };
 
 class Trainer {
@@ -72,6 +76,7 @@ class Trainer {
   bool best_is_unsaved_ = false;  // the last evaluation was the best and has no checkpoint yet
   double last_loss_;
   double seconds_per_step_ = 0;  // smoothed
+  double peak_ = 0;              // operations per second that the threads can do
   Clock::time_point begin_;
 };
 

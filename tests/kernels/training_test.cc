@@ -377,6 +377,36 @@ TEST(Training, OptimisersAreThoseOfTheDefinition) {
   }
 }
 
+// Nothing in an optimiser is fused, so that each instruction set has the bits of the plain loop in f32.
+TEST(Training, OptimisersHaveTheBitsOfTheirDefinition) {
+  const TrainingKernels& k = *kernels().training;
+  for (int64_t n : kLengths) {
+    Floats value = uniform(n, 1), m(value.size()), v(value.size()), x = value, momentum(value.size());
+    Floats want = value, wm = m, wv = v, wx = x, wmomentum = momentum;
+    for (int step = 1; step <= 4; ++step) {
+      const Floats gradient = uniform(n, static_cast<uint32_t>(10 + step));
+      const AdamWStep adamw{.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1, .correction1 = 1 - std::pow(0.9, step),
+                            .correction2 = 1 - std::pow(0.95, step), .gradient_factor = 0.3};
+      k.adamw(adamw, gradient.data(), n, value.data(), m.data(), v.data());
+      reference::adamw(adamw, gradient.data(), n, want.data(), wm.data(), wv.data());
+      const SgdStep sgd{.rate = 0.01, .momentum = 0.9, .decay = 0.1, .gradient_factor = 0.3};
+      k.sgd(sgd, gradient.data(), n, x.data(), momentum.data());
+      reference::sgd(sgd, gradient.data(), n, wx.data(), wmomentum.data());
+    }
+    EXPECT_EQ(value, want) << n;
+    EXPECT_EQ(m, wm) << n;
+    EXPECT_EQ(v, wv) << n;
+    EXPECT_EQ(x, wx) << n;
+    EXPECT_EQ(momentum, wmomentum) << n;
+  }
+}
+
+TEST(Training, MultiplyAddsAreCounted) {
+  const double once = kernels().training->multiply_adds(1);
+  EXPECT_GE(once, 2.0 * 16);
+  EXPECT_EQ(kernels().training->multiply_adds(1000), 1000 * once);
+}
+
 TEST(Training, CuttingASpanChangesNoBit) {
   const TrainingKernels& k = *kernels().training;
   const int64_t n = 2 * kSquaresStretch + 77, cut = kSquaresStretch;

@@ -88,16 +88,19 @@ TEST(TrainingRegistry, CoversEveryChoice) {
   std::set<nn::Architecture> architectures;
   std::set<std::pair<nn::Activation, nn::FeedForwardKind>> activations;
   std::set<std::pair<nn::NormKind, nn::NormPlacement>> norms;
+  std::set<nn::Biases> biases;
   for (const TrainingCase& c : training_cases()) {
     positions.insert(c.config.position);
     architectures.insert(c.config.architecture);
     activations.insert({c.config.activation, c.config.feed_forward});
     norms.insert({c.config.norm, c.config.placement});
+    biases.insert(c.config.biases);
   }
   EXPECT_EQ(positions.size(), 7u);
   EXPECT_EQ(architectures.size(), 3u);
   EXPECT_EQ(activations.size(), 8u);
   EXPECT_EQ(norms.size(), 4u);
+  EXPECT_EQ(biases.size(), 4u);
 }
 
 // The modules are the class templates of src/nn/training, and each is part of a case: a new one has to be added here.

@@ -160,6 +160,14 @@ inline std::vector<TrainingCase> training_cases() {
   c.intermediate_size = 0;
   add("attention_only", c);
 
+  // Biases here and there.
+  c = llama_config();
+  c.num_layers = 1;
+  c.biases = Biases::kProjections;
+  add("biases_of_projections", c);
+  c.biases = Biases::kAttention;
+  add("biases_of_attention", c);
+
   // Positions.
   for (const PositionKind position : {PositionKind::kNone, PositionKind::kSinusoidal, PositionKind::kAlibi, PositionKind::kT5, PositionKind::kXl}) {
     c = small_config();

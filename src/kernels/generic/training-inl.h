@@ -33,4 +33,5 @@ const TrainingKernels kTraining = {
     .adamw = adamw_span,
     .sgd = sgd_span,
     .sum_of_squares = sum_of_squares_span,
+    .multiply_adds = multiply_adds_in_registers,
 };

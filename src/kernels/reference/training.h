@@ -133,12 +133,15 @@ void add_dropped(const uint64_t* keep, T factor, const T* x, const T* branch, in
 
 template <class T>
 void adamw(const AdamWStep& step, const T* gradient, int64_t n, T* value, T* m, T* v) {
+  const T beta1 = static_cast<T>(step.beta1), rest1 = static_cast<T>(1 - step.beta1);
+  const T beta2 = static_cast<T>(step.beta2), rest2 = static_cast<T>(1 - step.beta2);
+  const T root_factor = static_cast<T>(1 / std::sqrt(step.correction2)), length = static_cast<T>(step.rate / step.correction1);
+  const T keep = static_cast<T>(1 - step.rate * step.decay);
   for (int64_t i = 0; i < n; ++i) {
     const T g = gradient[i] * static_cast<T>(step.gradient_factor);
-    m[i] = static_cast<T>(step.beta1) * m[i] + static_cast<T>(1 - step.beta1) * g;
-    v[i] = static_cast<T>(step.beta2) * v[i] + static_cast<T>(1 - step.beta2) * g * g;
-    const T mean = m[i] / static_cast<T>(step.correction1), deviation = std::sqrt(v[i] / static_cast<T>(step.correction2));
-    value[i] = value[i] * static_cast<T>(1 - step.rate * step.decay) - static_cast<T>(step.rate) * mean / (deviation + static_cast<T>(step.eps));
+    m[i] = beta1 * m[i] + rest1 * g;
+    v[i] = beta2 * v[i] + rest2 * g * g;
+    value[i] = value[i] * keep - length * (m[i] / (std::sqrt(v[i]) * root_factor + static_cast<T>(step.eps)));
   }
 }
 template <class T>

@@ -6,7 +6,7 @@ namespace regard::nn::training {
 
 template <class T>
 Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden,
-                        std::shared_ptr<const AttentionCore<T>> core, const LinearStyle& style)
+                        std::shared_ptr<const AttentionCore<T>> core, const LinearStyle& style, const LinearStyle& output_style)
     : kind_(kind),
       hidden_(hidden),
       q_width_(core->config().num_q_heads * core->config().head_dim),
@@ -19,7 +19,7 @@ Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionName
     key_ = Linear<T>(store, names.key, hidden, kv_width_, style);
     value_ = Linear<T>(store, names.value, hidden, kv_width_, style);
   }
-  output_ = Linear<T>(store, names.output, q_width_, hidden, style);
+  output_ = Linear<T>(store, names.output, q_width_, hidden, output_style);
   if (names.relative.empty()) return;
   relative_ = Linear<T>(store, names.relative, hidden, q_width_, {.bias = false, .precision = style.precision});
   const std::vector<int64_t> by_head = {core_->config().num_q_heads, core_->config().head_dim};

@@ -47,9 +47,9 @@ class Attention {
   enum class Kind { kSelf, kCross };
 
   Attention() = default;
-  /// `core` is shared by the layers of a stack.
+  /// `core` is shared by the layers of a stack. The styles are those of queries, keys and values, and of the output.
   Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, std::shared_ptr<const AttentionCore<T>> core,
-            const LinearStyle& style);
+            const LinearStyle& style, const LinearStyle& output_style);
 
   const Linear<T>& output() const noexcept { return output_; }
 

@@ -14,12 +14,15 @@ Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const
       attention_dropout_(config.attention_dropout),
       layer_(layer) {
   const LinearStyle style{.bias = config.biases == Biases::kAll, .layout = names.layout, .precision = config.precision};
+  LinearStyle projections = style, output = style;
+  projections.bias = config.biases != Biases::kNone;
+  output.bias = config.biases == Biases::kAll || config.biases == Biases::kAttention;
   const auto norm = [&](const std::string& name) { return Norm<T>(store, name, config.norm, config.norm_eps, hidden_); };
   self_norm_ = norm(names.self_norm);
-  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), style);
+  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), projections, output);
   if (!names.cross_norm.empty()) {
     cross_norm_ = norm(names.cross_norm);
-    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), style);
+    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), projections, output);
   }
   if (!names.feed_forward_norm.empty()) {
     feed_forward_norm_ = norm(names.feed_forward_norm);

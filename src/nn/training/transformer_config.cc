@@ -77,6 +77,7 @@ TransformerConfig completed(TransformerConfig c) {
 }
 
 ParameterNaming parameter_naming(const TransformerConfig& config) {
+  if (config.naming) return *config.naming;
   const TransformerConfig c = completed(config);
   const bool usual = c.architecture == Architecture::kDecoder && c.placement == NormPlacement::kPre && c.mask == Mask::causal() &&
                      c.intermediate_size > 0 && c.num_classes == 0 && c.embedding_scale == 1 &&
@@ -90,6 +91,19 @@ ParameterNaming parameter_naming(const TransformerConfig& config) {
       c.feed_forward == FeedForwardKind::kGated && c.biases == Biases::kNone)
     return ParameterNaming::kLlama;
   return ParameterNaming::kRegard;
+}
+
+double operations_per_token(const TransformerConfig& config, int64_t sequence) {
+  const TransformerConfig c = completed(config);
+  if (c.architecture == Architecture::kEncoderDecoder) return 0;
+  const int64_t q = c.num_q_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const int64_t feed_forward = (c.feed_forward == FeedForwardKind::kGated ? 3 : 2) * c.intermediate_size;
+  const int64_t layer = c.hidden_size * (2 * q + 2 * kv + feed_forward);
+  const int64_t head = c.hidden_size * (c.num_classes > 0 ? c.num_classes : c.vocab_size);
+  const bool causal = c.architecture == Architecture::kDecoder && c.mask == Mask::causal();
+  const double keys = causal ? static_cast<double>(sequence + 1) / 2 : static_cast<double>(sequence);
+  // Three products for each weight, and for each pair of query and key two forward and five backward.
+  return 6 * static_cast<double>(c.num_layers * layer + head) + 14 * static_cast<double>(c.num_layers * q) * keys;
 }
 
 }  // namespace regard::nn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "nn/activation.h"
@@ -36,7 +37,21 @@ enum class FeedForwardKind {
   kGated,  ///< W_down (f(W_gate x) * W_up x). Shazeer, 2020, "GLU variants improve transformer"
 };
 
-enum class Biases { kNone, kAll };
+/// Which linear layers have biases.
+enum class Biases {
+  kNone,
+  kAll,
+  kProjections,  ///< queries, keys and values: Qwen 2
+  kAttention,    ///< these and the output of attention, the feed-forward none
+};
+
+/// Which files a model's parameters are named like.
+enum class ParameterNaming {
+  kGpt2,    ///< transformer.h.0.attn.c_attn.weight ...: matrices of layers are stored [in, out]
+  kLlama,   ///< model.layers.0.self_attn.q_proj.weight ...
+  kRegard,  ///< decoder.layers.0.self_attn.q_proj.weight ...: every other shape
+};
+
 
 enum class Head {
   kTied,    ///< the output matrix is the token embedding
@@ -79,7 +94,7 @@ struct TransformerConfig {
   double attention_scale = 0;  ///< scores are q . k times this; 0: 1 / sqrt(head_dim)
   double embedding_scale = 1;  ///< multiplies token embeddings; the original Transformer has sqrt(hidden_size)
 
-  Biases biases = Biases::kAll;  ///< of the linear layers; LayerNorm has its bias in either case
+  Biases biases = Biases::kAll;  ///< of the linear layers; LayerNorm has its bias in any case
   Head head = Head::kTied;
   int64_t num_classes = 0;  ///< not 0: labels are classes, not tokens; the head is untied then. A class of a whole sequence is
                             ///< the label of its first token, with kIgnoredLabel on the others
@@ -102,13 +117,10 @@ struct TransformerConfig {
   /// Of what enters the matrix products of linear layers and the head. kBF16: rounded there; parameters, sums, everything between the
   /// products, attention and the loss stay f32. Needs avx512_bf16.
   training::GemmPrecision precision = training::GemmPrecision::kF32;
-};
 
-/// Which files a model's parameters are named like.
-enum class ParameterNaming {
-  kGpt2,    ///< transformer.h.0.attn.c_attn.weight ...: matrices of layers are stored [in, out]
-  kLlama,   ///< model.layers.0.self_attn.q_proj.weight ...
-  kRegard,  ///< decoder.layers.0.self_attn.q_proj.weight ...: every other shape
+  /// What the file that a model was read from names its parameters like; nothing: what parameter_naming() makes of the shape. Published
+  /// families have more shapes than those two: stretched rotations, a window, biases here and there.
+  std::optional<ParameterNaming> naming;
 };
 
 /// The configuration with every 0 that stands for another number replaced by it.
@@ -116,9 +128,13 @@ enum class ParameterNaming {
 /// NormPlacement::kSandwich.
 TransformerConfig completed(TransformerConfig config);
 
-/// How the parameters of this shape are named. A GPT-2 shape is a causal pre-norm decoder with learned positions, LayerNorm,
+/// How the parameters of this shape are named: as `naming` says, or by the shape. A GPT-2 shape is a causal pre-norm decoder with learned positions, LayerNorm,
 /// GELU by tanh, biases and as many key/value heads as query heads; a LLaMA shape one with rotary positions (half-split, the whole
 /// head, not stretched), RMSNorm, gated SiLU and no biases.
 ParameterNaming parameter_naming(const TransformerConfig& config);
+
+/// Multiplications and additions that a training step takes for each token of sequences of `sequence` tokens, forward and backward: those of
+/// linear layers, head and attention, of visible pairs alone where the mask is causal. 0 for an encoder-decoder, whose sides differ.
+double operations_per_token(const TransformerConfig& config, int64_t sequence);
 
 }  // namespace regard::nn

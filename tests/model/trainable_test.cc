@@ -1,0 +1,185 @@
+// Files as something to train: the trainer's model has the logits that independent programs give for the file (tools/golden), a
+// checkpoint of it opens as the same family with the trainer's bits, and what cannot be trained is named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "../support/temp_dir.h"
+#include "format/safetensors_writer.h"
+#include "model/trainable.h"
+#include "nn/training/transformer.h"
+#include "regard/error.h"
+#include "regard/model.h"
+#include "support/golden.h"
+
+namespace regard::model {
+namespace {
+
+using testing_support::TempDir;
+
+std::vector<int32_t> ids_of(const std::string& name) {
+  std::vector<int32_t> ids;
+  for (const int64_t id : test::read_array(name).integers()) ids.push_back(static_cast<int32_t>(id));
+  return ids;
+}
+
+std::vector<float> forced_logits(nn::Transformer<float>& model, const std::vector<int32_t>& ids) {
+  nn::TokenBatch batch;
+  batch.batch = 1;
+  batch.seq = static_cast<int64_t>(ids.size());
+  batch.tokens = ids;
+  std::vector<float> logits(ids.size() * static_cast<size_t>(model.config().vocab_size));
+  ThreadPool pool(2);
+  model.logits(pool, batch, logits);
+  return logits;
+}
+
+struct Case {
+  const char* file;    // below tests/golden
+  const char* arrays;  // names of ids and logits begin with this
+  const char* family;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.file; }
+};
+
+class Trainable : public testing::TestWithParam<Case> {};
+
+TEST_P(Trainable, HasTheLogitsOfTheFileAndItsCheckpointToo) {
+  const std::string arrays = GetParam().arrays;
+  const std::vector<int32_t> ids = ids_of(arrays + "ids.npy");
+  const TrainableFile file(test::golden_path(GetParam().file));
+  EXPECT_EQ(file.family(), GetParam().family);
+  nn::Transformer<float> model(file.shape(static_cast<int64_t>(ids.size())), 1);
+  file.read(model.parameters(), nullptr);
+  const std::vector<float> logits = forced_logits(model, ids);
+  const std::vector<double> want = test::read_array(arrays + "logits.npy").values;
+  ASSERT_EQ(logits.size(), want.size());
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(logits[i]));
+    largest = std::max(largest, std::fabs(want[i]));
+    difference = std::max(difference, std::fabs(static_cast<double>(logits[i]) - want[i]));
+  }
+  EXPECT_LE(difference, 2e-5 * largest);
+
+  const TempDir directory;
+  std::vector<SafetensorsEntry> entries;
+  for (size_t i = 0; i < model.parameters().parameters().size(); ++i) {
+    const nn::Parameter& p = model.parameters().parameters()[i];
+    entries.push_back({p.name, DType::kF32, p.shape, std::as_bytes(std::span(model.parameters().value(static_cast<int>(i)), static_cast<size_t>(p.size)))});
+  }
+  ASSERT_TRUE(write_safetensors(directory.path("model.safetensors"), entries));
+  directory.write("config.json", file.config_json("float32"));
+  ModelOptions options;
+  options.context = static_cast<int64_t>(ids.size());  // what the shape was taken for
+  const Model loaded = Model::load(directory.path(), options);
+  EXPECT_EQ(loaded.info().family, GetParam().family);
+  Sequence sequence(loaded);
+  const Feed feed{&sequence, ids, Feed::Rows::kAll};
+  std::vector<float> again(logits.size());
+  loaded.forward({&feed, 1}, {}, again.data());
+  EXPECT_EQ(std::memcmp(again.data(), logits.data(), logits.size() * sizeof(float)), 0) << again[0] << " " << logits[0];
+  // A run that goes on reads its shape from there.
+  const TrainableFile checkpoint(directory.path());
+  EXPECT_EQ(checkpoint.config_json("float32"), file.config_json("float32"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, Trainable,
+    testing::Values(Case{"hf/llama", "hf/llama/", "llama"}, Case{"hf/llama_linear", "hf/llama_linear/", "llama"}, Case{"hf/llama_yarn", "hf/llama_yarn/", "llama"},
+                    Case{"hf/llama_dynamic", "hf/llama_dynamic/", "llama"}, Case{"hf/llama_longrope", "hf/llama_longrope/", "llama"},
+                    Case{"hf/mistral", "hf/mistral/", "llama"}, Case{"hf/gpt2", "hf/gpt2/", "gpt2"}, Case{"gguf/llama_q4_1.gguf", "gguf/llama_q4_1.", "llama"},
+                    Case{"gguf/qwen2_q5_0.gguf", "gguf/qwen2_q5_0.", "qwen2"}, Case{"gguf/gpt2_q8_0.gguf", "gguf/gpt2_q8_0.", "gpt2"}),
+    [](const auto& param) {
+      std::string name = param.param.file;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+TEST(Trainable, NamesWhatCannotBeTrained) {
+  const auto names = [](const char* file, std::string_view what) {
+    try {
+      const TrainableFile opened(test::golden_path(file));
+      ADD_FAILURE() << file << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kUnsupported) << error.what();
+      EXPECT_NE(std::string_view(error.what()).find(what), std::string_view::npos) << error.what();
+    }
+  };
+  names("hf/gemma3", "norms behind the branches");
+  names("hf/qwen3", "norms of queries and keys");
+  names("hf/qwen2", "a window on 1 of 3 layers");
+}
+
+// The scaling of Llama 3 stands in a GGUF file as divisors of the frequencies; others have no name in config.json.
+TEST(Trainable, KnowsTheScalingOfLlama3InAFile) {
+  const TrainableFile opened(test::golden_path("hf/llama"));
+  EXPECT_EQ(opened.shape(64).rope.scaling, RopeScaling::kLlama3);
+  try {
+    const TrainableFile mixed(test::golden_path("gguf/llama_mixed.gguf"));  // its divisors are made up
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("rope_freqs"), std::string_view::npos) << error.what();
+  }
+}
+
+// tools/golden/fine_tuning.py: what transformers finds for SmolLM2's weights in float64.
+TEST(RealModelTraining, LossAndGradientsOfTransformers) {
+  const char* models = std::getenv("REGARD_MODELS");
+  if (models == nullptr) GTEST_SKIP() << "REGARD_MODELS is not set";
+  const nlohmann::json golden = test::read_json("models/smollm2_gradients.json");
+  const std::filesystem::path path = std::filesystem::path(models) / golden["file"].get<std::string>();
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const TrainableFile file(path.string());
+  nn::TransformerConfig shape = file.shape(golden["seq"]);
+  nn::Transformer<float> model(shape, 1);
+  file.read(model.parameters(), nullptr);
+  const auto tokens = golden["tokens"].get<std::vector<int32_t>>(), labels = golden["labels"].get<std::vector<int32_t>>();
+  nn::TokenBatch batch;
+  batch.batch = golden["batch"];
+  batch.seq = golden["seq"];
+  batch.tokens = tokens;
+  batch.labels = labels;
+  const auto counted = std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; });
+  ThreadPool pool(2);
+  const nn::LossSum loss = model.forward_backward(pool, batch, {.loss_scale = 1 / static_cast<double>(counted)});
+  ASSERT_EQ(loss.counted, counted);
+  EXPECT_NEAR(loss.nats / static_cast<double>(counted), golden["loss"].get<double>(), 1e-4 * golden["loss"].get<double>());
+
+  constexpr double kTolerance = 1e-4;
+  double worst = 0;
+  size_t compared = 0;
+  for (size_t i = 0; i < model.parameters().parameters().size(); ++i) {
+    const nn::Parameter& p = model.parameters().parameters()[i];
+    SCOPED_TRACE(p.name);
+    ASSERT_TRUE(golden["gradients"].contains(p.name));
+    const nlohmann::json& want = golden["gradients"][p.name];
+    const float* g = model.parameters().gradient(static_cast<int>(i));
+    double squares = 0, projection = 0;
+    for (int64_t k = 0; k < p.size; ++k) {
+      squares += static_cast<double>(g[k]) * static_cast<double>(g[k]);
+      const bool odd = (static_cast<uint64_t>(k) * 2654435761u % (uint64_t{1} << 32) >> 16 & 1) != 0;
+      projection += odd ? -static_cast<double>(g[k]) : static_cast<double>(g[k]);
+    }
+    const double norm = want["norm"], largest = want["largest"];
+    EXPECT_NEAR(std::sqrt(squares), norm, kTolerance * norm);
+    EXPECT_NEAR(projection, want["projection"].get<double>(), kTolerance * norm);
+    for (size_t n = 0; n < want["at"].size(); ++n) {
+      const double error = std::fabs(static_cast<double>(g[want["at"][n].get<int64_t>()]) - want["values"][n].get<double>()) / largest;
+      EXPECT_LE(error, kTolerance) << want["at"][n];
+      worst = std::max(worst, error);
+      ++compared;
+    }
+  }
+  EXPECT_EQ(model.parameters().parameters().size(), golden["gradients"].size());
+  std::printf("%zu tensors, %zu elements of gradients within %.1e of the largest of their tensor\n", golden["gradients"].size(), compared, worst);
+}
+
+}  // namespace
+}  // namespace regard::model

@@ -1,0 +1,178 @@
+// Runs that begin from a model file: what the configuration may say beside it, and that such a run goes on without the file.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "../support/temp_dir.h"
+#include "regard/error.h"
+#include "regard/model.h"
+#include "regard/tokenizer.h"
+#include "regard/train.h"
+#include "support/golden.h"
+
+namespace regard::train_test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing_support::TempDir;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// Few steps on a text that the file's own tokenizer reads.
+TrainConfig tuning(const std::string& init, const std::string& text) {
+  TrainConfig config;
+  config.run.init = init;
+  config.data.files = {text};
+  config.data.validation_fraction = 0;
+  config.run.steps = 6;
+  config.run.batch = 2;
+  config.run.sequence = 16;
+  config.run.save_every = 0;
+  config.schedule.warmup_steps = 2;
+  return config;
+}
+
+std::string text_in(const TempDir& directory) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "The river runs down to the sea, and the sea is not full. ";
+  return directory.write("text.txt", text);
+}
+
+TrainResult run(const TrainConfig& config, const std::string& directory, TrainStart start = TrainStart::kNew, int64_t stop_at = -1) {
+  StopToken stop;
+  TrainOptions options;
+  options.directory = directory;
+  options.start = start;
+  options.stop = &stop;
+  options.on_event = [&](const TrainEvent& event) {
+    if (event.kind == TrainEvent::Kind::kStep && event.step == stop_at) stop.request_stop();
+  };
+  return train(config, options);
+}
+
+std::string message_of(const TrainConfig& config, Code code = Code::kInvalidArgument) {
+  const TempDir directory;
+  try {
+    run(config, directory.path("run"));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Init, BeginsWithTheFileAndWritesItsFamily) {
+  const TempDir directory;
+  TrainConfig config = tuning(test::golden_path("gguf/qwen2_q5_0.gguf"), text_in(directory));
+  config.run.steps = 0;  // nothing but the first checkpoint
+  const TrainResult result = run(config, directory.path("run"));
+  const Model file = Model::load(config.run.init), checkpoint = Model::load(result.checkpoint);
+  EXPECT_EQ(checkpoint.info().family, "qwen2");
+  EXPECT_NE(bytes_of(result.checkpoint + "/config.json").find("\"Qwen2ForCausalLM\""), std::string::npos);
+  const std::string text = "The sea is not full, 1984";
+  const std::vector<int32_t> ids = file.tokenizer().encode(text);
+  EXPECT_EQ(checkpoint.tokenizer().encode(text), ids);
+  EXPECT_EQ(checkpoint.tokenizer().eos(), file.tokenizer().eos());
+  std::vector<float> want(static_cast<size_t>(file.info().vocab_size)), got(want.size());
+  for (const auto& [model, logits] : {std::pair{&file, &want}, std::pair{&checkpoint, &got}}) {
+    Sequence sequence(*model);
+    const Feed feed{&sequence, ids, Feed::Rows::kLast};
+    model->forward({&feed, 1}, {}, logits->data());
+  }
+  EXPECT_EQ(got, want);  // half-split in both files: the same order of sums
+}
+
+TEST(Init, LearnsFromThere) {
+  const TempDir directory;
+  TrainConfig config = tuning(test::golden_path("gguf/qwen2_q5_0.gguf"), text_in(directory));
+  config.run.steps = 40;
+  config.optimizer.learning_rate = 0.01;
+  double first = 0, last = 0;
+  TrainOptions options;
+  options.directory = directory.path("run");
+  options.on_event = [&](const TrainEvent& event) {
+    if (event.kind != TrainEvent::Kind::kStep) return;
+    if (event.step == 1) first = event.loss;
+    last = event.loss;
+    EXPECT_GT(event.peak_share, 0);
+    EXPECT_LT(event.peak_share, 1.5);
+  };
+  train(config, options);
+  EXPECT_LT(last, 0.7 * first);
+}
+
+// The bits of a run that was stopped and went on when the file was gone, by its configuration or by what the directory says of it.
+TEST(Init, GoesOnWithoutTheFile) {
+  const TempDir directory;
+  const std::string text = text_in(directory);
+  const std::string copy = directory.path("model.gguf");
+  for (const bool whole_config : {false, true}) {
+    fs::copy_file(test::golden_path("gguf/qwen2_q5_0.gguf"), copy);
+    TrainConfig config = tuning(copy, text);
+    config.model.residual_dropout = 0.1;
+    const std::string whole = directory.path(whole_config ? "whole2" : "whole"), parts = directory.path(whole_config ? "parts2" : "parts");
+    run(config, whole);
+    EXPECT_EQ(run(config, parts, TrainStart::kNew, 3).step, 3);
+    fs::remove(copy);
+    if (whole_config) config = parse_train_config(bytes_of(parts + "/train.json"), "train.json");
+    else config.run.init.clear();
+    EXPECT_EQ(run(config, parts, TrainStart::kResume, 4).step, 4);
+    EXPECT_EQ(run(config, parts, TrainStart::kResume).end, TrainEnd::kComplete);
+    EXPECT_EQ(bytes_of(parts + "/latest/model.safetensors"), bytes_of(whole + "/latest/model.safetensors"));
+    EXPECT_EQ(bytes_of(parts + "/latest/config.json"), bytes_of(whole + "/latest/config.json"));
+  }
+}
+
+TEST(Init, RefusesAShapeThatIsNotTheFiles) {
+  const TempDir directory;
+  const TrainConfig config = tuning(test::golden_path("gguf/qwen2_q5_0.gguf"), text_in(directory));
+  const auto refused = [&](const char* assignment, std::initializer_list<std::string_view> parts) {
+    TrainConfig other = config;
+    set_train_field(other, assignment);
+    const std::string message = message_of(other);
+    for (const std::string_view part : parts) EXPECT_NE(message.find(part), std::string::npos) << assignment << ": " << message;
+  };
+  refused("model.hidden_size=48", {"model.hidden_size is '48'", "qwen2_q5_0.gguf", "leave it out"});
+  refused("model.hidden_size=128", {"model.hidden_size is '128'"});  // the default, but it was said
+  refused("model.type=gpt2", {"model.type is 'gpt2'", "'llama'"});
+  refused("model.norm=layer_norm", {"model.norm is 'layer_norm'", "'rms_norm'"});
+  refused("model.mask=causal & window(3, 0)", {"model.mask", "'causal'"});
+  refused("model.norm_epsilon=0.5", {"model.norm_epsilon is '0.5'"});
+  refused("run.sequence=100000", {"run.sequence is 100000", "positions"});
+  refused("data.objective=masked_token", {"vocabulary"});
+  TrainConfig agreeing = config;
+  set_train_field(agreeing, "model.type=llama");
+  set_train_field(agreeing, "model.vocab_size=0");
+  set_train_field(agreeing, "model.attention_dropout=0.1");
+  agreeing.run.steps = 1;
+  EXPECT_EQ(run(agreeing, directory.path("agrees")).step, 1);
+}
+
+TEST(Init, TakesATokenizerOnlyWithTheSamePieces) {
+  const TempDir directory;
+  TrainConfig config = tuning(test::golden_path("gguf/qwen2_q5_0.gguf"), text_in(directory));
+  config.run.steps = 0;
+  const TrainResult first = run(config, directory.path("first"));
+  config.data.tokenizer = first.checkpoint + "/tokenizer.json";
+  const TrainResult second = run(config, directory.path("second"));
+  EXPECT_EQ(bytes_of(second.checkpoint + "/tokenizer.json"), bytes_of(first.checkpoint + "/tokenizer.json"));
+  config.data.tokenizer = test::golden_path("trained/bytes.json");
+  EXPECT_NE(message_of(config).find("data.tokenizer"), std::string::npos);
+}
+
+TEST(Init, SaysThatATokenizerCannotBeWritten) {
+  const TempDir directory;
+  const std::string message = message_of(tuning(test::golden_path("gguf/llama_q4_1.gguf"), text_in(directory)), Code::kUnsupported);
+  EXPECT_NE(message.find("data.tokenizer"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace regard::train_test
