@@ -36,8 +36,9 @@ function(regard_compile_options target)
 endfunction()
 
 # The kernels are templates that are inlined into functions of thousands of accesses; with every check spelled out in place,
-# one of their sources compiles for minutes. So the address sanitizer checks the same accesses by calls, and the fuzzers take no
-# guidance from branches that the shape of a tile decides.
+# one of their sources compiles for minutes. So the address sanitizer checks the same accesses by calls, the checks of pointers
+# that it makes superfluous are left out (what such a pointer reaches is reported all the same), and the fuzzers take no guidance
+# from branches that the shape of a tile decides.
 function(regard_kernel_sanitizers)
   set(kernels ${ARGN})
   list(FILTER kernels INCLUDE REGEX "/kernels/isa/")
@@ -48,6 +49,9 @@ function(regard_kernel_sanitizers)
     set(options -mllvm -asan-instrumentation-with-call-threshold=0 -fno-sanitize=fuzzer-no-link)
   else()
     set(options --param asan-instrumentation-with-call-threshold=0)
+  endif()
+  if(REGARD_SANITIZE MATCHES "undefined")
+    list(APPEND options -fno-sanitize=null,alignment,pointer-overflow)
   endif()
   set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS ${options})
 endfunction()

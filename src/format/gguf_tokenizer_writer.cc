@@ -10,7 +10,7 @@
 namespace regard {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kWrittenSpace = "\xE2\x96\x81";  // U+2581
 constexpr int kBytes = 256;
 
 Failure unsupported(const TokenizerSpec& spec, std::string_view what) {
@@ -139,10 +139,10 @@ size_t characters(std::string_view text) {
 Result<int64_t> add_characters(const TokenizerSpec& spec, int64_t rows, GgufMetadata& metadata) {
   if (!spec.normalizer.empty()) return unsupported(spec, "it rewrites the text before it is cut");
   REGARD_TRY(Vocabulary v, vocabulary_of(spec, rows));
-  if (v.has(" ") && v.has(kSpaceMark)) return unsupported(spec, "it has both a space and U+2581, which the file writes for it");
+  if (v.has(" ") && v.has(kWrittenSpace)) return unsupported(spec, "it has both a space and U+2581, which the file writes for it");
   for (size_t i = 0; i < v.pieces.size(); ++i) {
     if (v.kinds[i] != static_cast<int32_t>(TokenKind::kNormal)) continue;
-    if (v.pieces[i] == " ") v.pieces[i] = kSpaceMark;
+    if (v.pieces[i] == " ") v.pieces[i] = kWrittenSpace;
     if (characters(v.pieces[i]) != 1) return unsupported(spec, fmt::format("its token '{}' is longer than a character", v.pieces[i]));
   }
   for (int byte = 0; byte < kBytes; ++byte) v.add(fmt::format("<0x{:02X}>", byte), TokenKind::kByte);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr size_t kMaxHeader = 10'000;  // what NumPy itself accepts unless told otherwise
-constexpr size_t kMaxRank = 32;        // NumPy's own
+constexpr size_t kMaxExtents = 32;     // NumPy's own
 
 struct DescrType {
   std::string_view descr;
@@ -118,7 +118,7 @@ class HeaderScanner {
         extent = *next;
       }
       if (at_ == start) return refuse("expected a non-negative integer");
-      if (extents.size() == kMaxRank) return refuse(fmt::format("more than {} dimensions", kMaxRank));
+      if (extents.size() == kMaxExtents) return refuse(fmt::format("more than {} dimensions", kMaxExtents));
       extents.push_back(extent);
       if (!accept(',')) {
         // (3) is a number in Python, not a tuple of one: only (3,) is.

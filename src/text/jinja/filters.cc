@@ -207,7 +207,7 @@ Value default_filter(Runtime&, const Value& input, Arguments& arguments) {
   return fallback != nullptr ? *fallback : template_text("");
 }
 
-constexpr auto kFilters = std::to_array<NamedFilter>({
+constexpr auto kTextFilters = std::to_array<NamedFilter>({
     {"abs", abs_filter},
     {"capitalize", capitalize_filter},
     {"d", default_filter},
@@ -228,7 +228,7 @@ constexpr auto kFilters = std::to_array<NamedFilter>({
 
 }  // namespace
 
-std::span<const NamedFilter> text_filters() noexcept { return kFilters; }
+std::span<const NamedFilter> text_filters() noexcept { return kTextFilters; }
 
 Filter find_filter(std::string_view name) noexcept {
   for (const auto table : {text_filters(), list_filters()}) {

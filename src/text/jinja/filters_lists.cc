@@ -281,7 +281,7 @@ Value sum_filter(Runtime& runtime, const Value& input, Arguments& arguments) {
   return sum;
 }
 
-constexpr auto kFilters = std::to_array<NamedFilter>({
+constexpr auto kListFilters = std::to_array<NamedFilter>({
     {"count", length_filter},
     {"dictsort", dictsort_filter},
     {"first", first_filter},
@@ -305,6 +305,6 @@ constexpr auto kFilters = std::to_array<NamedFilter>({
 
 }  // namespace
 
-std::span<const NamedFilter> list_filters() noexcept { return kFilters; }
+std::span<const NamedFilter> list_filters() noexcept { return kListFilters; }
 
 }  // namespace regard::jinja

@@ -41,7 +41,7 @@ Value repeat(Runtime& runtime, const Value& value, int64_t times) {
   return runtime.list(std::move(items), list.kind);
 }
 
-bool is_sequence(const Value& value) {
+bool is_text_or_list(const Value& value) {
   const List* list = value.list();
   return value.text() != nullptr ||
          (list != nullptr && (list->kind == List::Kind::kList || list->kind == List::Kind::kTuple));
@@ -198,8 +198,8 @@ Value arithmetic(Runtime& runtime, Op op, const Value& left, const Value& right)
   double x = 0;
   double y = 0;
   if (to_number(left, x) && to_number(right, y)) return float_arithmetic(runtime, op, x, y);
-  if (op == Op::kMul && is_sequence(left) && right_integer) return repeat(runtime, left, b);
-  if (op == Op::kMul && is_sequence(right) && left_integer) return repeat(runtime, right, a);
+  if (op == Op::kMul && is_text_or_list(left) && right_integer) return repeat(runtime, left, b);
+  if (op == Op::kMul && is_text_or_list(right) && left_integer) return repeat(runtime, right, a);
   if (op == Op::kMod && left.text() != nullptr) return Value(format_percent(runtime, *left.text(), right));
   if (op != Op::kAdd) refuse_operands(runtime, op, left, right);
   if (left.text() != nullptr && right.text() != nullptr) {
@@ -208,7 +208,7 @@ Value arithmetic(Runtime& runtime, Op op, const Value& left, const Value& right)
     runtime.append(sum, *right.text());
     return Value(std::move(sum));
   }
-  if (!is_sequence(left) || !is_sequence(right) || left.list() == nullptr || right.list() == nullptr ||
+  if (!is_text_or_list(left) || !is_text_or_list(right) || left.list() == nullptr || right.list() == nullptr ||
       left.list()->kind != right.list()->kind) {
     refuse_operands(runtime, op, left, right);
   }
