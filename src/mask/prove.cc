@@ -16,12 +16,11 @@ namespace {
 
 using Kind = MaskProperty::Kind;
 
-constexpr int64_t kSampled = 512;  // positions that are tried one by one where no length is given
-
 /// The smallest failure: a query and a key, or one of them (the other is 0).
 struct Failing {
   Found at;
   int64_t batch = 0, head = 0;
+  int64_t length = 0;  // of a call that has it, where that matters and no length was given
 };
 
 // ---- claims about pairs ----
@@ -158,30 +157,21 @@ std::optional<Failing> first_bare(const Case& c, Budget& budget) {
 
 // ---- ranks that count from their own first position ----
 
-std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std::optional<Failing> best,
-                                              bool& sampled) {
+std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std::optional<Failing> best) {
   const MaskProperty& p = c.property;
   const bool stripes = p.q_cut.kind == ShardCut::Kind::kStriped || p.k_cut.kind == ShardCut::Kind::kStriped;
   const int64_t cost = 1 + c.mask.node().nodes / 8;
-  sampled = c.all_lengths && stripes;
   each_row_and_head(c, [&](int64_t b, int64_t h) {
-    Domain d = c.domain(b);
-    if (sampled) d.x.end = d.y.end = kSampled;
+    const Domain& d = c.domain(b);
     const auto q_parts = parts_of(p.q_cut, d.x), k_parts = parts_of(p.k_cut, d.y);
     if (!c.lists && !stripes) {
       for (const Part& q : *q_parts)
         for (const Part& k : *k_parts) {
           if (q.ranks != 1 || k.ranks != 1) continue;
-          Formula whole = formula_of(c.mask, b, h, Axes::kQueryOutside);
-          Formula moved = formula_of(c.mask, b, h, Axes::kQueryOutside, {q.begin, k.begin});
-          Formula lost = moved, leaked = whole;
-          lost.push(Step::kNot);
-          lost.join(whole, Step::kAnd);
-          leaked.push(Step::kNot);
-          leaked.join(moved, Step::kAnd);
-          lost.join(leaked, Step::kOr);
+          const Formula whole = formula_of(c.mask, b, h, Axes::kQueryOutside);
+          const Formula moved = formula_of(c.mask, b, h, Axes::kQueryOutside, {q.begin, k.begin});
           const auto most = best ? std::optional<Found>(best->at) : std::nullopt;
-          keep_smaller(best, first_true(lost, {q.positions, k.positions}, budget, most), b, h);
+          keep_smaller(best, first_true(difference(whole, moved), {q.positions, k.positions}, budget, most), b, h);
         }
       return;
     }
@@ -207,6 +197,20 @@ std::optional<Failing> first_local_difference(const Case& c, Budget& budget, std
   return best;
 }
 
+// The same where no length is given and a cut depends on it, or has no few parts.
+std::optional<Failing> first_at_some_length(const Case& c, const LocalAxis& queries, const LocalAxis& keys,
+                                            Budget& budget) {
+  std::optional<Failing> best;
+  each_row_and_head(c, [&](int64_t b, int64_t h) {
+    const auto found = first_local_failure(c.mask, b, h, queries, keys, budget);
+    if (!found) return;
+    const std::optional<Found> before = best ? std::optional<Found>(best->at) : std::nullopt;
+    keep_smaller(best, found->at, b, h);
+    if (best->at != before && (queries.by_length || keys.by_length)) best->length = found->length;
+  });
+  return best;
+}
+
 // ---- the answer ----
 
 std::string shown(const Mask& mask) {
@@ -223,7 +227,7 @@ int64_t ranks_of(const ShardCut& cut, Interval positions, int64_t p) {
 CounterExample tell_shards(const Case& c, const Failing& failing, CounterExample e) {
   const MaskProperty& p = c.property;
   const auto [b, h, q, k] = std::tuple(failing.batch, failing.head, failing.at.x, failing.at.y);
-  const Domain& d = c.domain(b);
+  const Domain d = failing.length > 0 ? Domain{{0, failing.length}, {0, failing.length}} : c.domain(b);
   const int64_t times = ranks_of(p.q_cut, d.x, q) * ranks_of(p.k_cut, d.y, k);
   e.because = explain_decision(c.mask, b, h, q, k);
   if (times != 1) {
@@ -237,7 +241,8 @@ CounterExample tell_shards(const Case& c, const Failing& failing, CounterExample
   const bool visible = c.mask.allowed(b, h, q, k);
   e.expected = visible ? "visible" : "hidden";
   e.found = visible ? "hidden" : "visible";
-  e.because = fmt::format("{}; to its rank it is query {} and key {}, {}", e.because, lq, lk,
+  e.because = fmt::format("{}; to its rank{} it is query {} and key {}, {}", e.because,
+                          failing.length > 0 ? fmt::format(", of {} queries and keys,", failing.length) : "", lq, lk,
                           explain_decision(c.mask, b, h, lq, lk));
   return e;
 }
@@ -311,19 +316,17 @@ Proof prove(const Mask& mask, const MaskProperty& property, const ProofBounds& b
       failing = first_wrong_pair(c, budget);
     }
     if (property.kind == Kind::kShards && property.positions == ShardPositions::kLocal) {
-      const auto by_length = [](const ShardCut& cut) {
-        return cut.kind == ShardCut::Kind::kContiguous && cut.ranks > 1;
-      };
-      if (!failing && c.all_lengths && (by_length(property.q_cut) || by_length(property.k_cut))) {
-        proof.reason = "where contiguous parts begin depends on the length; give the lengths";
-        return proof;
-      }
-      bool sampled = false;
-      failing = first_local_difference(c, budget, failing, sampled);
-      if (!failing && sampled) {
-        proof.reason = fmt::format(
-            "stripes are compared pair by pair, and the first {} positions agree; give the lengths", kSampled);
-        return proof;
+      const bool ranges = property.q_cut.kind == ShardCut::Kind::kRanges &&
+                          property.k_cut.kind == ShardCut::Kind::kRanges;
+      if (c.all_lengths && !ranges) {
+        const auto queries = local_axis(property.q_cut), keys = local_axis(property.k_cut);
+        if (!queries || !keys) {
+          proof.reason = "ranges leave gaps or overlap, which the claim without 'local' finds; give the lengths for this one";
+          return proof;
+        }
+        failing = first_at_some_length(c, *queries, *keys, budget);
+      } else {
+        failing = first_local_difference(c, budget, failing);
       }
     }
   } catch (const OutOfWork&) {

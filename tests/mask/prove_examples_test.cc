@@ -112,8 +112,86 @@ TEST(MaskProof, Shards) {
   EXPECT_THAT(answer("causal", "shards(striped(2); striped(2); local)"), HasSubstr("refuted q 0 k 1, "));
   EXPECT_EQ(answer("dilated(4)", "shards(contiguous(4); contiguous(2); local)", bounds),
             "proved");  // parts of 16 and 32
-  EXPECT_EQ(ask("full", "shards(contiguous(4); contiguous(2); local)").verdict, Verdict::kNotDecided);
-  EXPECT_EQ(ask("full", "shards(striped(4); contiguous(1); local)").verdict, Verdict::kNotDecided);
+}
+
+// Without lengths: each length from 1 on.
+TEST(MaskProof, LocalShardsAtAllLengths) {
+  EXPECT_EQ(answer("full", "shards(contiguous(4); contiguous(2); local)"), "proved");
+  EXPECT_EQ(answer("full", "shards(striped(4); contiguous(1); local)"), "proved");
+  EXPECT_EQ(ask("full", "shards(contiguous(4); contiguous(2); local)").scope, "all lengths");
+  EXPECT_EQ(answer("causal | ~causal", "shards(contiguous(4); 0-9, 10-*; local)"), "proved");
+  EXPECT_EQ(answer("causal", "shards(contiguous(4); contiguous(4); local)"),
+            "refuted q 0 k 1, forbidden by causal; to its rank, of 2 queries and keys, it is query 0 and key 0, allowed "
+            "by causal");
+  EXPECT_EQ(answer("causal", "shards(contiguous(1); contiguous(1); local)"), "proved");
+  EXPECT_EQ(answer("causal", "shards(striped(1); 0-*; local)"), "proved");
+  // Stripes of a multiple of the step keep the residues.
+  EXPECT_EQ(answer("dilated(4)", "shards(striped(5, 8); striped(3, 12); local)"), "proved");
+  EXPECT_EQ(answer("dilated(4)", "shards(striped(5, 8); 0-3, 4-23, 24-*; local)"), "proved");
+  EXPECT_THAT(answer("dilated(4)", "shards(striped(5, 8); striped(3, 6); local)"), HasSubstr("refuted q 0 k 6, "));
+  EXPECT_THAT(answer("dilated(4)", "shards(striped(5, 8); 0-5, 6-*; local)"), HasSubstr("refuted q 0 k 6, "));
+  // No key before 1,000,000 is hidden: it takes that many of them, or a query with as many before it.
+  EXPECT_THAT(answer("window(*, 1000000)", "shards(contiguous(1); contiguous(3); local)"),
+              HasSubstr("refuted q 0 k 1000001, forbidden by window(*, 1000000); to its rank, of "));
+  EXPECT_THAT(answer("window(1000000, *)", "shards(contiguous(3); striped(2); local)"),
+              HasSubstr("refuted q 1000001 k 0, forbidden by window(1000000, *); to its rank, of 1000002 "));
+  // Query 1 sees key 1001 and query 0 does not; but they are of two parts only where there are no 1001 keys.
+  EXPECT_THAT(answer("window(*, 1000)", "shards(contiguous(4); contiguous(1); local)"),
+              HasSubstr("refuted q 251 k 1001, allowed by window(*, 1000); to its rank, of 1002 "));
+  for (const char* text : {"shards(0-3, 5-*; striped(2); local)", "shards(contiguous(2); 0-9, 8-*; local)"}) {
+    const Proof gaps = ask("full", text);
+    EXPECT_EQ(gaps.verdict, Verdict::kNotDecided);
+    EXPECT_THAT(gaps.reason, HasSubstr("ranges leave gaps or overlap"));
+  }
+}
+
+// Lengths of up to 40, one after the other and pair by pair.
+TEST(MaskProof, LocalShardsAgainstLengths) {
+  constexpr int64_t kMost = 40;
+  const char* cuts[] = {"contiguous(1)", "contiguous(2)", "contiguous(3)", "contiguous(7)", "striped(2)",
+                        "striped(3, 2)", "striped(2, 5)", "0-4, 5-*",      "0-1, 2-8, 9-*"};
+  const auto local = [](const std::string& cut, int64_t n, int64_t p) {
+    if (cut.starts_with("contiguous")) {
+      const int64_t ranks = cut[11] - '0';
+      return p % ((n + ranks - 1) / ranks);
+    }
+    if (cut == "striped(2)") return p / 2;
+    if (cut == "striped(3, 2)") return p / 6 * 2 + p % 2;
+    if (cut == "striped(2, 5)") return p / 10 * 5 + p % 5;
+    if (cut == "0-4, 5-*") return p < 5 ? p : p - 5;
+    return p < 2 ? p : p < 9 ? p - 2 : p - 9;
+  };
+  int64_t proved = 0, refuted = 0;
+  for (const char* text :
+       {"causal", "window(3, 1)", "window(*, 6)", "window(7, *)", "blocks(3)", "chunk(4) | prefix(2)", "dilated(2)",
+        "dilated(5)", "full", "~none & prefix(9)", "~window(8, *)", "~window(2, *) & prefix(1)", "window(*, 9) & ~prefix(8)",
+        "blocks(5) | causal", "per_head(full, dilated(2), window(4, *))"}) {
+    const Mask mask = Mask::parse(text);
+    std::vector<uint8_t> sees;  // [head, q, k]
+    const int64_t heads = std::string(text).starts_with("per_head") ? 3 : 1;
+    for (int64_t at = 0; at < heads * kMost * kMost; ++at)
+      sees.push_back(mask.allowed(0, at / kMost / kMost, at / kMost % kMost, at % kMost));
+    for (const std::string q_cut : cuts)
+      for (const std::string k_cut : cuts) {
+        std::optional<Key> want;
+        for (int64_t q = 0; q < kMost && !want; ++q)
+          for (int64_t k = 0; k < kMost && !want; ++k)
+            for (int64_t h = 0; h < heads && !want; ++h)
+              for (int64_t n = std::max(q, k) + 1; n <= kMost && !want; ++n)
+                if (sees[static_cast<size_t>((h * kMost + q) * kMost + k)] !=
+                    sees[static_cast<size_t>((h * kMost + local(q_cut, n, q)) * kMost + local(k_cut, n, k))])
+                  want = Key{q, k, 0, h};
+        const Proof proof = prove(mask, MaskProperty::parse("shards(" + q_cut + "; " + k_cut + "; local)"));
+        SCOPED_TRACE(std::string(text) + " " + proof.property);
+        ASSERT_EQ(proof.verdict, want ? Verdict::kRefuted : Verdict::kProved) << proof.reason;
+        (want ? refuted : proved)++;
+        if (!want) continue;
+        ASSERT_TRUE(proof.counter_example);
+        EXPECT_EQ(key_of(*proof.counter_example), *want);
+      }
+  }
+  EXPECT_GT(proved, 100);
+  EXPECT_GT(refuted, 500);
 }
 
 TEST(MaskProof, LocalShardsAgainstPairs) {
