@@ -125,12 +125,13 @@ void expect_same_pieces(const TokenizerSpec& file, const std::string& path, cons
 
 }  // namespace
 
-std::string first_file_of_run(const std::string& directory) {
+std::optional<std::string> first_file_of_run(const std::string& directory) {
   const std::string name = directory + "/latest/state";
   const auto source = FileSource::open(name);
-  if (!source) return {};  // the trainer says what is wrong with the directory
+  if (!source) return std::nullopt;
   const auto head = read_state_head(**source, name);
-  return head ? parse_train_config(head->identity.config, "the configuration of the run").run.init : std::string();
+  if (!head) return std::nullopt;
+  return parse_train_config(head->identity.config, "the configuration of the run").run.init;
 }
 
 void adopt_shape(const nn::TransformerConfig& shape, const std::string& path, TrainConfig& config) {

@@ -145,13 +145,15 @@ Setting task_setting(const TrainConfig& config) {
 
 // The file whose shape a run has: the one it begins from, or its own checkpoint when it goes on. Nothing: it has the shape of the section model.
 std::optional<model::TrainableFile> file_of(const TrainOptions& options, TrainConfig& config) {
-  if (options.start == TrainStart::kNew) return config.run.init.empty() ? std::nullopt : std::optional<model::TrainableFile>(std::in_place, config.run.init);
-  const std::string first = train_loop::first_file_of_run(options.directory);
-  if (!config.run.init.empty() && config.run.init != first) {
-    fail(Code::kInvalidArgument, "[train] run.init is '{}', but the run in '{}' began with '{}'; leave it out, or begin a new run", config.run.init, options.directory, first);
+  const auto open = [](const std::string& path) { return std::optional<model::TrainableFile>(std::in_place, path); };
+  const auto first = options.start == TrainStart::kResume ? train_loop::first_file_of_run(options.directory) : std::nullopt;
+  if (!first) return config.run.init.empty() ? std::nullopt : open(config.run.init);
+  if (!config.run.init.empty() && config.run.init != *first) {
+    fail(Code::kInvalidArgument, "[train] run.init is '{}', but the run in '{}' began with '{}'; leave it out, or begin a new run", config.run.init, options.directory,
+         *first);
   }
-  config.run.init = first;
-  return first.empty() ? std::nullopt : std::optional<model::TrainableFile>(std::in_place, options.directory + "/latest");
+  config.run.init = *first;
+  return first->empty() ? std::nullopt : open(options.directory + "/latest");
 }
 
 }  // namespace
