@@ -155,7 +155,7 @@ class Train(Case):
             pass
         os.close(parent)
         self.assertEqual(process.wait(timeout=60), 0)
-        self.assertRegex(text, rb"step \d+, loss \d\.\d+, lr [0-9.e-]+, \d+ tokens/s, \d+:\d\d left \[")
+        self.assertRegex(text, rb"step \d+, loss \d\.\d+, lr [0-9.e-]+, \d+ tokens/s \(\d+ % of peak\), \d+:\d\d left \[")
         self.assertIn(b"training ., validation o", text)
 
     def test_tasks(self):
