@@ -10,6 +10,7 @@
 #include "base/aligned_buffer.h"
 #include "kernels/reference/linear.h"
 #include "kernels/registry.h"
+#include "support/cases.h"
 #include "support/golden.h"
 #include "support/random_weights.h"
 
@@ -209,7 +210,8 @@ TEST(Linear, EveryOutputIsOneChainForAnyNumberOfRows) {
         const Packed p = pack(type, out, in, bytes);
         const std::vector<float> x = inputs(kRows * in, 3);
         const std::vector<float> want = reference_product(x, decoded(type, out, in, bytes), kRows, in, out);
-        for (int64_t rows = 1; rows <= kRows; ++rows) {
+        // All that the kernels tell apart, and of the others one in four under a sanitizer.
+        for (int64_t rows = 1; rows <= kRows; rows += rows < 9 ? 1 : kRows / cases(kRows)) {
           Output y(rows, out);
           run(p.panels, x.data(), rows, y, {0, 2 * p.panels.count()});
           expect_bits(y, want, rows, out, std::string(info(type).name).c_str());
