@@ -286,6 +286,10 @@ void collect_sizes(const MaskNode& node, std::vector<int64_t>& sizes) {
 }
 
 std::string out_of_work(const Case& c, int64_t max_work) {
+  const MaskProperty& p = c.property;
+  if (p.kind == Kind::kShards && p.positions == ShardPositions::kLocal && c.all_lengths)
+    return fmt::format("more than {} steps; parts of many more queries would have to be tried; give the lengths",
+                       max_work);
   std::vector<int64_t> sizes;
   collect_sizes(c.mask.node(), sizes);
   if (c.other) collect_sizes(c.other->node(), sizes);

@@ -138,6 +138,12 @@ TEST(MaskProof, LocalShardsAtAllLengths) {
   // Query 1 sees key 1001 and query 0 does not; but they are of two parts only where there are no 1001 keys.
   EXPECT_THAT(answer("window(*, 1000)", "shards(contiguous(4); contiguous(1); local)"),
               HasSubstr("refuted q 251 k 1001, allowed by window(*, 1000); to its rank, of 1002 "));
+  // The same with a million takes 250,000 lengths of parts; with a million of millions too many.
+  EXPECT_THAT(answer("window(*, 1000000)", "shards(contiguous(4); contiguous(1); local)"),
+              HasSubstr("refuted q 250001 k 1000001, "));
+  const Proof far = ask("window(*, 1000000000000)", "shards(contiguous(4); contiguous(1); local)");
+  EXPECT_EQ(far.verdict, Verdict::kNotDecided);
+  EXPECT_THAT(far.reason, HasSubstr("parts of many more queries would have to be tried; give the lengths"));
   for (const char* text : {"shards(0-3, 5-*; striped(2); local)", "shards(contiguous(2); 0-9, 8-*; local)"}) {
     const Proof gaps = ask("full", text);
     EXPECT_EQ(gaps.verdict, Verdict::kNotDecided);
