@@ -74,4 +74,16 @@ REGARD_API void attention_statistics(TensorView<const float> q, TensorView<const
                                      const Mask& mask, const AttentionOptions& options, Interval queries,
                                      const KeySet& set, const RowStatistics& statistics);
 
+/// attend() that takes the statistics of all its rows along, in the one pass over the keys that it makes anyway:
+/// attention_statistics() with nothing computed twice. out and lse have the bits of attend().
+///
+/// Shapes: q, k, v, out, lse as in attend(); the statistics [batch, num_q_heads, q_len]. They are what
+/// attention_statistics() gives to rounding: sums within a tile of 256 keys are in f32, those of tiles in f64; largest_key is
+/// a key whose weight is the largest to rounding. Cost: some forty vector instructions for each 16 weights beside the
+/// operations of attend(). Errors: as attend() and attention_statistics(); kUnsupported, naming it, for an arithmetic of bf16
+/// dot products and for Dropout::Weights::kAfter.
+REGARD_API void attend_with_statistics(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                                       const Mask& mask, const AttentionOptions& options, TensorView<float> out,
+                                       TensorView<float> lse, const KeySet& set, const RowStatistics& statistics);
+
 }  // namespace regard

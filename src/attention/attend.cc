@@ -2,6 +2,7 @@
 #include "attention/call.h"
 #include "attention/partial.h"
 #include "attention/score_terms.h"
+#include "attention/statistics_pass.h"
 #include "attention/tensor_check.h"
 #include "base/check.h"
 #include "regard/attention.h"
@@ -33,14 +34,16 @@ void check_outputs(std::string_view name, const CallSizes& sizes, const TensorVi
   require(!lse_range.overlaps(out_range), "[{}] the memory of lse overlaps that of out: give it its own", name);
 }
 
-// Into out and lse, or into `partial` where it is not null.
+// Into out and lse, or into `partial` where it is not null; with `statistics` of the rows where these are wanted.
 void attend_tensors(std::string_view name, TensorView<const float> q, TensorView<const float> k,
                     TensorView<const float> v, const Mask& mask, const AttentionOptions& options,
-                    PartialStore* partial, TensorView<float> out, TensorView<float> lse) {
+                    PartialStore* partial, TensorView<float> out, TensorView<float> lse,
+                    const StatisticsRequest* statistics = nullptr) {
   std::vector<ByteRange> inputs = {check_tensor(name, "q", q, 4), check_tensor(name, "k", k, 4),
                                    check_tensor(name, "v", v, 4)};
   const CallSizes sizes = check_sizes(name, q, k, &v);
-  AttentionShape shape = check_numbers(name, sizes, options, Arithmetics::kAll);
+  AttentionShape shape =
+      check_numbers(name, sizes, options, statistics == nullptr ? Arithmetics::kAll : Arithmetics::kF32);
   const CallRows rows(name, sizes, options);
   ScoreTerms terms(name, rows.widest(), options, shape.scale);
   inputs.insert(inputs.end(), terms.ranges().begin(), terms.ranges().end());
@@ -49,6 +52,12 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
   else
     partial->check(name, sizes);
   const CallPositions positions(name, sizes, rows, mask, options);
+  std::optional<StatisticsPass> pass;
+  if (statistics != nullptr) {
+    inputs.push_back(check_tensor(name, "out", out, 4));
+    if (lse.data != nullptr) inputs.push_back(check_tensor(name, "lse", lse, 3));
+    pass.emplace(name, sizes, rows, positions, mask, options, *statistics, std::move(inputs));
+  }
   if (sizes.batch == 0 || sizes.q_len == 0) return;
   const MaskPlan plan(mask, options.limits, rows.batch(), sizes.num_q_heads);
   positions.check_queries(plan);
@@ -117,7 +126,10 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
   }
   if (!terms.empty()) shape.terms = &terms;
   AttentionWorkspace workspace;
-  attend_sequences(sequences, shape, plan, workspace, pool, options.stop);
+  if (pass)
+    pass->run(sequences, sources, shape, plan, pool, options.stop);
+  else
+    attend_sequences(sequences, shape, plan, workspace, pool, options.stop);
   terms.check_distances(name);
   if (!out_copy.empty()) copy_tensor(result, out);
 }
@@ -127,6 +139,13 @@ void attend_tensors(std::string_view name, TensorView<const float> q, TensorView
 void attend(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v, const Mask& mask,
             const AttentionOptions& options, TensorView<float> out, TensorView<float> lse) {
   attend_tensors("attend", q, k, v, mask, options, nullptr, out, lse);
+}
+
+void attend_with_statistics(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                            const Mask& mask, const AttentionOptions& options, TensorView<float> out,
+                            TensorView<float> lse, const KeySet& set, const RowStatistics& statistics) {
+  const StatisticsRequest request{set, statistics};
+  attend_tensors("attend_with_statistics", q, k, v, mask, options, nullptr, out, lse, &request);
 }
 
 void attend_onto(PartialAttention& state, TensorView<const float> q, TensorView<const float> k,

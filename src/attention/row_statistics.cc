@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/key_set.h"
 #include "attention/weight_tiles.h"
 #include "base/check.h"
 #include "base/math.h"
@@ -22,51 +23,6 @@ struct RowSums {
   double total = 0, entropy = 0, distance = 0, mass = 0;
   float largest = 0;
   int64_t largest_key = -1;
-};
-
-// Which keys of a tile belong to the set, row by row.
-class SetBits {
- public:
-  SetBits(const WeightTiles& tiles, const KeySet& set, const Mask& mask, const AttentionOptions& options)
-      : bits_(set.bits) {
-    require(!set.mask || set.bits.rank == 0,
-            "[{}] the set of keys is given as a mask and as bits, expected one of them", kName);
-    const CallSizes& sizes = tiles.sizes();
-    if (set.mask) {
-      // A set that compares positions needs to know them as the mask does.
-      if (!mask.compares_positions()) CallPositions(kName, sizes, tiles.call_rows(), *set.mask, options);
-      plan_.emplace(*set.mask, MaskLimits{}, tiles.call_rows().batch(), sizes.num_q_heads);
-      tiles.positions().check_queries(*plan_);
-    } else if (bits_.rank > 0) {
-      const bool rows = bits_.rank == 2;
-      check_tensor(kName, "the set's bits", bits_, rows ? 2 : 1);
-      require((rows ? bits_.shape[1] : bits_.shape[0]) == sizes.kv_len &&
-                  (!rows || bits_.shape[0] == 1 || bits_.shape[0] == sizes.batch),
-              "[{}] the set's bits have shape {}, expected [{}] or [{}, {}]", kName, shape_text(bits_), sizes.kv_len,
-              sizes.batch, sizes.kv_len);
-    }
-  }
-
-  bool given() const noexcept { return plan_ || bits_.rank > 0; }
-
-  void fill(const WeightTiles::Block& block, int r, uint64_t* words) const noexcept {
-    if (plan_) {
-      plan_->fill_words(block.batch_row(), block.head(r), block.position(r), block.base(), kPanelsPerTile, words);
-      return;
-    }
-    for (int w = 0; w < kPanelsPerTile; ++w) words[w] = 0;
-    for (int j = 0; j < kTileKeys; ++j)
-      if (const int64_t key = block.column(j); key >= 0 && *at(block.entry(), key) != 0)
-        words[j / kernels::kPanelKeys] |= uint64_t{1} << (j % kernels::kPanelKeys);
-  }
-
- private:
-  const uint8_t* at(int64_t b, int64_t key) const noexcept {
-    return bits_.rank == 1 ? bits_.at(key) : bits_.at(bits_.shape[0] == 1 ? 0 : b, key);
-  }
-
-  std::optional<MaskPlan> plan_;
-  TensorView<const uint8_t> bits_;
 };
 
 // A weight of NaN makes the sums NaN by itself.
@@ -119,7 +75,7 @@ void attention_statistics(TensorView<const float> q, TensorView<const float> k, 
   check("mass", statistics.mass);
   check("largest", statistics.largest);
   check("largest_key", statistics.largest_key);
-  const SetBits bits(tiles, set, mask, options);
+  const KeySetBits bits(kName, sizes, tiles.call_rows(), tiles.positions(), set, mask, options);
   require(statistics.mass.data == nullptr || bits.given(), "[{}] mass is wanted, but of which keys is not stated",
           kName);
   if (sizes.batch * tiles.rows() == 0) return;
@@ -130,7 +86,9 @@ void attention_statistics(TensorView<const float> q, TensorView<const float> k, 
     uint64_t words[kPanelsPerTile];
     while (block.next())
       for (int r = 0; r < block.rows(); ++r) {
-        if (with_set) bits.fill(block, r, words);
+        if (with_set)
+          bits.fill(block.batch_row(), block.entry(), block.head(r), block.position(r), block.base(),
+                    [&](int j) { return block.column(j); }, words);
         add_tile(block, r, with_set ? words : nullptr, with_entropy, rows[r]);
       }
     for (int r = 0; r < block.rows(); ++r) write_row(statistics, block, r, rows[r], with_set);

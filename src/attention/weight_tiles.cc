@@ -42,13 +42,6 @@ Interval overlap(Interval wanted, int64_t first, int64_t count) {
   return {begin, std::clamp(wanted.end, begin, first + count)};
 }
 
-// Number of the tile that holds a position, which has to be there.
-int64_t tile_index(const KvView& view, int64_t position) {
-  const int64_t id = position / kTileKeys;
-  if (view.tile_ids == nullptr) return id - view.first_tile;
-  return std::lower_bound(view.tile_ids, view.tile_ids + view.num_tiles, id) - view.tile_ids;
-}
-
 }  // namespace
 
 WeightTiles::WeightTiles(std::string_view function, const WeightsInput& input)
@@ -112,7 +105,6 @@ void WeightTiles::prepare(size_t extra_bytes) {
   ThreadPool& pool = default_pool();
   packed_.emplace(KvGeometry{.num_kv_heads = shape_.num_kv_heads, .head_dim = shape_.head_dim, .value_dim = 0},
                   sources_, pool);
-  columns_.resize(sources_.size());
   for (int64_t b = 0; b < call_rows_.batch(); ++b) add_sequence(b, q);
   add_slack(q);
   add_row_items();
@@ -143,6 +135,7 @@ void WeightTiles::add_sequence(int64_t b, const TensorView<const float>& q) {
   s.keys = packed_->view(b);
   s.batch_row = b;
   sequences_.push_back(s);
+  columns_.emplace_back(s.keys, source, place.first_key);
   terms_.place(s, source,
                {.q_encoding = from(positions_->query_encodings(b), query),
                 .k_encoding = from(positions_->key_encodings(b), key),
@@ -151,12 +144,6 @@ void WeightTiles::add_sequence(int64_t b, const TensorView<const float>& q) {
   if (s.tokens > 0)
     for (int h = 0; h < shape_.num_kv_heads; ++h)
       for (int64_t t = 0; t < s.keys.num_tiles; ++t) tile_items_.push_back({index, h, t});
-  if (source.positions == nullptr) return;
-  std::vector<int64_t>& column = columns_[index];
-  column.assign(static_cast<size_t>(s.keys.num_tiles * kTileKeys), -1);
-  for (int64_t j = 0; j < source.kv_len; ++j)
-    if (const int64_t p = source.positions[j]; p >= 0)
-      column[static_cast<size_t>(tile_index(s.keys, p) * kTileKeys + p % kTileKeys)] = place.first_key + j;
 }
 
 void WeightTiles::add_slack(const TensorView<const float>& q) {
@@ -165,7 +152,6 @@ void WeightTiles::add_slack(const TensorView<const float>& q) {
   nowhere_.assign(static_cast<size_t>(queries.end - queries.begin), -1);
   if (nowhere_.empty()) return;
   places_.push_back({.first_query = queries.begin - input_.queries.begin});
-  sources_.emplace_back();
   columns_.emplace_back();
   SequenceQueries s;
   s.q = q.at(0, 0, queries.begin);
@@ -191,8 +177,8 @@ void WeightTiles::check_finished() const {
 WeightTiles::Block::Block(const WeightTiles& tiles, size_t sequence, int kv_head, int thread)
     : tiles_(tiles),
       sequence_(tiles.sequences_[sequence]),
-      source_(tiles.sources_[sequence]),
       place_(tiles.places_[sequence]),
+      columns_(tiles.columns_[sequence]),
       kv_head_(kv_head) {
   Carver carver(tiles.workspace_.arena(thread));
   const Scratch scratch = Scratch::carve(carver, tiles.shape_, tiles.extra_bytes_);
@@ -202,8 +188,6 @@ WeightTiles::Block::Block(const WeightTiles& tiles, size_t sequence, int kv_head
   low_ = scratch.low;
   weights_ = scratch.tile;
   extra_ = scratch.extra;
-  const std::vector<int64_t>& columns = tiles.columns_[sequence];
-  columns_ = columns.empty() ? nullptr : columns.data();
 }
 
 int64_t WeightTiles::Block::all_rows() const {

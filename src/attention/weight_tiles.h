@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/call.h"
+#include "attention/key_set.h"
 #include "attention/row_block.h"
 #include "attention/score_terms.h"
 #include "attention/tensor_check.h"
@@ -68,11 +69,7 @@ class WeightTiles {
     /// [256] weights of row r: 0 for keys that it does not see.
     const float* weights(int r) const noexcept { return weights_ + r * kernels::kTileKeys; }
     /// Number of the tile's key j in the rectangle; -1: none stands there.
-    int64_t column(int j) const noexcept {
-      if (columns_ != nullptr) return columns_[tile_ * kernels::kTileKeys + j];
-      const int64_t key = base() + j - source_.k_begin;
-      return key >= 0 && key < source_.kv_len ? place_.first_key + key : -1;
-    }
+    int64_t column(int j) const noexcept { return columns_.number(tile_, base(), j); }
     /// The extra bytes of this thread.
     std::byte* extra() const noexcept { return extra_; }
 
@@ -93,14 +90,13 @@ class WeightTiles {
 
     const WeightTiles& tiles_;
     const SequenceQueries& sequence_;
-    const PackSource& source_;
     const Place& place_;
+    const KeyColumns& columns_;
     int kv_head_;
     RowScratch row_scratch_;
     TermScratch terms_;
     float *high_, *low_, *weights_;
     std::byte* extra_;
-    const int64_t* columns_;
     std::optional<RowBlock> rows_;
     TileRange range_;
     int64_t tile_ = 0;
@@ -181,8 +177,8 @@ class WeightTiles {
   std::vector<PackSource> sources_;
   std::optional<PackedKv> packed_;
   std::vector<SequenceQueries> sequences_;
-  std::vector<int64_t> nowhere_;               // positions of the slack
-  std::vector<std::vector<int64_t>> columns_;  // by tile and key; none: keys follow each other
+  std::vector<int64_t> nowhere_;  // positions of the slack
+  std::vector<KeyColumns> columns_;
   std::vector<RowItem> row_items_;
   std::vector<TileItem> tile_items_;
   mutable Workspace workspace_;
