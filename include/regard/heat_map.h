@@ -23,7 +23,7 @@ struct HeatMap {
 
 /// A line with the column labels, then a line per row: its label and a cell for each column, blank below 0.02 and in four shades
 /// from 0.02, 0.1, 0.25 and 0.5 on. Labels and cells take two places: a wide character, or a narrow one and a space; of longer
-/// labels the first character is shown, for a control character a dot. Maps wider than `max_columns` places are cut into bands of columns, one
+/// labels the first character that is no space is shown, for a control character a dot. Maps wider than `max_columns` places are cut into bands of columns, one
 /// below the other. Ends with a line break. Errors: kInvalidArgument when values has another size or max_columns is below 8.
 REGARD_API std::string heat_map_text(const HeatMap& map, int max_columns = 80);
 

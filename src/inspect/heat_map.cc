@@ -29,11 +29,14 @@ bool is_wide(char32_t c) {
          (c >= 0xFF01 && c <= 0xFF60) || (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0x20000 && c <= 0x3FFFD);
 }
 
-// Two places of a terminal.
+// Two places of a terminal. Tokens of words begin with a space more often than not, which would show nothing of them.
 std::string two_places(const HeatMapLabel& label) {
-  const Utf8Char c = label.text.empty() ? Utf8Char{} : next_char(label.text);
+  const size_t begin = label.text.find_first_not_of(' ');
+  if (begin == std::string::npos && !label.text.empty()) return "  ";
+  const std::string_view text = std::string_view(label.text).substr(label.text.empty() ? 0 : begin);
+  const Utf8Char c = text.empty() ? Utf8Char{} : next_char(text);
   if (!c.valid() || c.code_point < 0x20 || (c.code_point >= 0x7F && c.code_point < 0xA0)) return "\u00B7 ";
-  return label.text.substr(0, c.size) + (is_wide(c.code_point) ? "" : " ");
+  return std::string(text.substr(0, c.size)) + (is_wide(c.code_point) ? "" : " ");
 }
 
 std::string_view shade(float v) {

@@ -21,6 +21,14 @@ TEST(HeatMap, TextHasALineForEachRowAndTwoPlacesForEachCell) {
             "a  \u2592\u2592\u2591\u2591\u2588\u2588\n");
 }
 
+TEST(HeatMap, LabelsOfWordsBeginBehindTheirSpace) {
+  const HeatMap map{{{" sea", 1}, {"  ", 2}}, {{" \u6D77", 3}, {" ", 4}, {" \n", 5}}, {0, 0, 0, 0, 0, 1}};
+  EXPECT_EQ(heat_map_text(map),
+            "   \u6D77  \u00B7\n"
+            "s\n"
+            "       \u2588\u2588\n");
+}
+
 TEST(HeatMap, WideMapsAreCutIntoBands) {
   EXPECT_EQ(heat_map_text(small_map(), 8),
             "   \u00B7 \u5C71\n"
