@@ -99,6 +99,7 @@ class BackwardCall {
     terms_.emplace(*terms.terms, *terms.options, *terms.wanted, call_rows, positions, keys_,
                    static_cast<float>(shape.scale), rows_.size());
     wants_sink_ = terms.wanted->sink.data != nullptr;
+    wants_t5_ = terms.wanted->t5_table.data != nullptr;
     relative_ = terms_->relative();
     terms_->reserve(static_cast<int64_t>(items_.size()));
     item_turns_ = std::make_unique<Turn[]>(static_cast<size_t>(rows_.most_blocks()));
@@ -107,6 +108,7 @@ class BackwardCall {
   /// Tensors of the same shape as before.
   void point_to(const BackwardTensors& tensors) {
     tensors_ = tensors;
+    if (terms_ && wants_t5_) terms_->fill_tables();
     for (int64_t b = 0; b < call_rows_.batch(); ++b) keys_[static_cast<size_t>(b)].set_rows(rows_of(tensors_, call_rows_, b));
   }
 
@@ -342,7 +344,7 @@ class BackwardCall {
   std::unique_ptr<Turn[]> turns_, item_turns_;
   std::optional<BackwardTerms> terms_;
   BackwardRelative* relative_ = nullptr;  // of terms_
-  bool wants_sink_ = false;
+  bool wants_sink_ = false, wants_t5_ = false;
   Workspace workspace_;
   std::atomic<bool> abandoned_{false};
 };

@@ -6,9 +6,15 @@ DistanceBias::DistanceBias(const Alibi* alibi, const T5Bias* t5) {
   if (alibi != nullptr) slopes_ = alibi->slopes;
   if (t5 == nullptr) return;
   reach_ = t5->max_distance;
-  for (int64_t h = 0; h < t5->table.shape[1]; ++h)
+  table_.resize(static_cast<size_t>(t5->table.shape[1] * (2 * reach_ + 1)));
+  set_t5(*t5);
+}
+
+void DistanceBias::set_t5(const T5Bias& t5) {
+  size_t at = 0;
+  for (int64_t h = 0; h < t5.table.shape[1]; ++h)
     for (int64_t d = -reach_; d <= reach_; ++d)
-      table_.push_back(*t5->table.at(t5_bucket(d, t5->table.shape[0], t5->max_distance, t5->direction), h));
+      table_[at++] = *t5.table.at(t5_bucket(d, t5.table.shape[0], t5.max_distance, t5.direction), h);
 }
 
 float DistanceBias::value(int head, int64_t distance) const noexcept {

@@ -13,6 +13,9 @@ class DistanceBias {
   /// Both may be null: nothing. They have been checked and are copied.
   DistanceBias(const Alibi* alibi, const T5Bias* t5);
 
+  /// Other numbers in T5's table, of the same shape, directions and distances.
+  void set_t5(const T5Bias& t5);
+
   bool empty() const noexcept { return slopes_.empty() && table_.empty(); }
 
   /// The bias of a pair in natural units: alibi + t5 in f32, distance = key - query.

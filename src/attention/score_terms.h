@@ -55,6 +55,8 @@ class ScoreTerms {
     dropout_.seed = seed;
     dropout_.first_batch_row = first_batch_row;
   }
+  /// Other numbers in T5's table, of the same shape, likewise. A backward pass takes them over when it is run again.
+  void set_t5(const T5Bias& t5);
   /// What dropout multiplies kept weights by.
   float keep_scale() const noexcept { return static_cast<float>(1 / (1 - dropout_.rate)); }
 

@@ -127,6 +127,13 @@ void ScoreTerms::place(const SequenceQueries& sequence, const PackSource& keys, 
   placed_.push_back(std::move(placed));
 }
 
+void ScoreTerms::set_t5(const T5Bias& t5) {
+  by_distance_.set_t5(t5);
+  for (const Placed& placed : placed_)
+    for (int h = 0; h < num_q_heads_ && placed.distances > 0; ++h)
+      by_distance_.fill(h, placed.first_distance, placed.distances, tables_.data() + placed.table + h * placed.distances);
+}
+
 void ScoreTerms::place_columns(const KvView& view, const PackSource& keys, Placed& placed) const {
   const auto columns = static_cast<size_t>(view.num_tiles * kTileKeys);
   if (keys.positions != nullptr && dense_.data != nullptr) placed.key_of_column.assign(columns, -1);

@@ -153,6 +153,26 @@ TEST_P(TrainingModel, MicroBatchesAddUpToTheStep) {
   EXPECT_LE(distance(gradients_of(model), whole.gradients), 1e-6 * norm_of(whole.gradients));
 }
 
+// A plan that is used again takes the numbers that T5's table holds by then.
+TEST(TrainingT5, TheTableOfTheStepIsUsed) {
+  TransformerConfig config = small_config();
+  config.position = nn::PositionKind::kT5;
+  config.t5_buckets = 6;
+  config.t5_max_distance = 8;
+  const BatchData data = random_batch(config, 3, 9);
+  ThreadPool pool(2);
+  Transformer<float> used(config, 1), fresh(config, 1);
+  const Result first = run(config, data);
+  used.forward_backward(pool, data.view(), kStep);
+  for (Transformer<float>* model : {&used, &fresh})
+    for (float& x : model->parameters().values()) x *= 1.5f;
+  used.parameters().zero_gradients();
+  const LossSum again = used.forward_backward(pool, data.view(), kStep), expected = fresh.forward_backward(pool, data.view(), kStep);
+  EXPECT_EQ(again.objective, expected.objective);
+  EXPECT_TRUE(same_bits(gradients_of(used), gradients_of(fresh)));
+  EXPECT_NE(expected.objective, first.loss.objective);
+}
+
 // ---- bf16 operands
 
 class Bf16TrainingModel : public TrainingModel {

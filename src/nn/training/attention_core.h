@@ -56,8 +56,7 @@ struct CoreGradients {
 };
 
 /// One for all layers of a stack that look at the same rows. Calls are planned once per shape; those with lists (lengths, documents)
-/// anew when the lists are others, those with T5's table in every pass of the model, and those with Transformer-XL's terms in
-/// every call. Planning allocates.
+/// anew when the lists are others, and those with Transformer-XL's terms in every call. Planning allocates.
 /// Threads: one call at a time.
 template <class T>
 class AttentionCore {

@@ -81,7 +81,6 @@ struct PlanKey {
   const ThreadPool* pool = nullptr;
   int threads = 0;
   double dropout = 0;
-  uint64_t pass = 0;  // of T5's table, which a step changes; else 0
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -184,7 +183,7 @@ struct AttentionCore<float>::Plan {
   Plan(const Plan&) = delete;
 
   // Whether a batch of another pass may have use for it.
-  bool is_lasting() const { return lists.empty() && key.pass == 0; }
+  bool is_lasting() const { return lists.empty(); }
 
   static std::vector<PackSource> sources_of(const AttentionCoreConfig& config, const CoreCall<float>& call) {
     std::vector<PackSource> sources;
@@ -197,8 +196,7 @@ template <>
 AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& context, const CoreCall<float>& call,
                                                        std::shared_ptr<Plan>& own) const {
   const double dropout = context.dropout.on ? call.dropout : 0;
-  const PlanKey key{call.queries->batch,  call.queries->seq, call.keys->seq, &context.pool,
-                    context.pool.size(), dropout,           call.terms.t5_table == nullptr ? 0 : context.pass};
+  const PlanKey key{call.queries->batch, call.queries->seq, call.keys->seq, &context.pool, context.pool.size(), dropout};
   const auto make = [&] {
     auto workspace = plans_.empty() ? std::make_shared<AttentionWorkspace>() : plans_.front()->workspace;
     return std::make_shared<Plan>(key, context, config_, call, std::move(workspace));
@@ -210,6 +208,7 @@ AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& con
   for (const auto& planned : plans_) {
     if (planned->key != key || !planned->lists.are_those_of(config_, call)) continue;
     planned->terms.set_dropout(call.dropout_seed, context.dropout.first_sequence);
+    if (call.terms.t5_table != nullptr && planned->used_in != context.pass) planned->terms.set_t5(*planned->options.t5);  // a step changed it
     planned->used_in = context.pass;
     return *planned;
   }
