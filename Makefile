@@ -8,7 +8,7 @@ help:
 	@echo "              (MODEL=smollm2 or MODEL=gemma3: fetch a published model and let it write)"
 	@echo "make test     everything that is checked before a change lands (about 20 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
-	@echo "make train-suite  trains small models and checks what they must learn (ARGS=\"--long --shakespeare FILE\" and more: tools/train-suite --help)"
+	@echo "make train-suite  kills runs at 20 moments and goes on; trains small models and checks what they must learn (ARGS=\"--long --shakespeare FILE\" and more: tools/train-suite --help)"
 	@echo "make bench    speed against other libraries, answers checked first"
 	@echo "make bench-peers  attention and training beside PyTorch, ggml and ONNX Runtime (fetches several GB)"
 
@@ -33,6 +33,7 @@ test-models: build/release/apps/cli/regard
 	@tools/test models
 
 train-suite: build/release/apps/cli/regard
+	@REGARD_RESUME_POINTS=20 python3 tests/cli/resume_test.py build/release/apps/cli/regard $(CURDIR)
 	@tools/train-suite $(ARGS)
 
 fuzz:
