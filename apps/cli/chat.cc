@@ -74,7 +74,7 @@ class Conversation {
     if (json_wanted) {
       JsonWriter json;
       json.begin_object().member("schema", 1).member("turn", turn_).member("cached_tokens", uint64_t{kept});
-      write_generation(json, generation, model_.tokenizer());
+      write_generation(json, generation, model_);
       context_.out.write(json.end().finish());
     }
     context_.out.write("\n");
@@ -97,6 +97,8 @@ class Conversation {
 
 int run_chat(Context& context) {
   const Model model = load_model(context);
+  if (model.info().architecture != "decoder")
+    throw Error(Code::kUnsupported, fmt::format("a conversation takes a decoder, and this model is an {}; regard generate has it write about a text", model.info().architecture));
   Conversation conversation(context, model);
   if (context.arguments.has("prompt")) {
     conversation.answer(context.arguments.text("prompt"));

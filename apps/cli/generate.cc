@@ -5,6 +5,7 @@
 #include "input.h"
 #include "look_options.h"
 #include "model_options.h"
+#include "regard/error.h"
 #include "regard/png.h"
 
 namespace regard::cli {
@@ -20,7 +21,7 @@ std::vector<std::vector<int32_t>> read_prompts(const Arguments& arguments, const
   if (counts("ids")) {
     std::vector<std::vector<int32_t>> prompts;
     for (const std::string& ids : arguments.list("ids")) prompts.push_back(parse_ids(ids, "--ids"));
-    for (const auto& ids : prompts) texts.push_back(model.tokenizer().decode(ids, {.special = SpecialText::kShow}));
+    for (const auto& ids : prompts) texts.push_back(model.info().has_tokenizer ? model.tokenizer().decode(ids, {.special = SpecialText::kShow}) : "");
     return prompts;
   }
   if (counts("prompt")) texts = arguments.list("prompt");
@@ -36,17 +37,26 @@ std::vector<std::vector<int32_t>> read_prompts(const Arguments& arguments, const
   return prompts;
 }
 
+// An encoder writes nothing, and says so before anything is asked of it.
+void check_writes(const Model& model, const LookRequest& look) {
+  const std::string& architecture = model.info().architecture;
+  if (architecture == "encoder") throw Error(Code::kUnsupported, "this model is an encoder, which writes no text; regard logits has what it says of each token");
+  if (look.wanted && architecture != "decoder") throw UsageError("--look and --look-png show what a decoder reads, and this model is an encoder-decoder");
+}
+
 int run_generate(Context& context) {
   const Arguments& arguments = context.arguments;
   GenerateOptions options = read_generate_options(arguments);
   const bool json_wanted = arguments.flag("json");
   const LookRequest look = read_look_options(arguments);
+  if (arguments.has("start-ids")) options.start_ids = parse_ids(arguments.text("start-ids"), "--start-ids");
   const std::optional<BeamOptions> beams = read_beam_options(arguments);
   if (beams && look.wanted) throw UsageError("--look shows one text, and a search follows several; leave out --look or --beams");
   if (arguments.has("top-logprobs")) options.top_logprobs = arguments.integer("top-logprobs");
   if (options.top_logprobs >= 0 && !json_wanted) throw UsageError("--top-logprobs is printed with --json only");
 
   const Model model = load_model(context);
+  check_writes(model, look);
   check_look(model, look);
   std::vector<std::string> texts;
   const std::vector<std::vector<int32_t>> prompts = read_prompts(arguments, model, texts);
@@ -63,8 +73,9 @@ int run_generate(Context& context) {
   OnToken on_token;
   if (stream) {
     context.out.flush();
-    on_token = [&context](const TokenEvent& event) {
-      context.out.write(event.text);
+    const bool as_ids = !model.info().has_tokenizer;  // a model without a tokenizer writes numbers
+    on_token = [&context, as_ids](const TokenEvent& event) {
+      context.out.write(as_ids ? fmt::format("{} ", event.id) : event.text);
       context.out.flush();
       return true;
     };
@@ -84,7 +95,7 @@ int run_generate(Context& context) {
     json.begin_object().member("schema", 1).member("model", model.info().name).member("seed", options.sampling.seed).key("results").begin_array();
     for (const Generation& generation : generations) {
       json.begin_object();
-      write_generation(json, generation, model.tokenizer());
+      write_generation(json, generation, model);
       json.end();
     }
     json.end();
@@ -94,7 +105,7 @@ int run_generate(Context& context) {
     context.out.write("\n");
   } else {
     for (size_t i = 0; i < generations.size(); ++i) {
-      context.out.print("{}[{}]\n{}{}\n", i == 0 ? "" : "\n", i + 1, arguments.flag("echo") ? texts[i] : "", generations[i].text);
+      context.out.print("{}[{}]\n{}{}\n", i == 0 ? "" : "\n", i + 1, arguments.flag("echo") ? texts[i] : "", text_of(generations[i].ids, generations[i].text, model));
     }
   }
   if (looked && look.in_terminal && !json_wanted) context.out.write("\n" + heat_map_text(map));
@@ -110,7 +121,7 @@ Command generate_command() {
   return {
       .name = "generate",
       .summary = "continue a text",
-      .description = "Continues a prompt with a model and prints the text token by token; the texts of several prompts follow each other under [1], [2] ... The first Ctrl-C stops at the next token and keeps "
+      .description = "Continues a prompt with a model and prints the text token by token; an encoder-decoder reads the prompt and writes about it. The texts of several prompts follow each other under [1], [2] ... The first Ctrl-C stops at the next token and keeps "
                      "what was written; the second stops at once.",
       .examples = {{"regard generate -m model.gguf -p \"The sea\" -n 40", "Forty tokens, the most likely one each time."},
                    {"regard generate -m model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7 --json",
@@ -127,6 +138,8 @@ Command generate_command() {
                             .help = "A file with the text to continue; - is standard input.", .section = Section::kCommon},
                            {.name = "ids", .type = Type::kText, .value = "IDS", .help = "The prompt as token ids: '1 2 3'.",
                             .repeat = Repeat::kMany},
+                           {.name = "start-ids", .type = Type::kText, .value = "IDS",
+                            .help = "What the texts of an encoder-decoder begin with, as token ids; without it, what its file says."},
                            {.name = "echo", .help = "Prints the prompt before the text."},
                            {.name = "special", .help = "Reads special tokens in the prompt, such as <|im_start|>."},
                            {.name = "no-bos", .help = "Does not add the tokens that the model wants around a text."},

@@ -67,7 +67,7 @@ void write_beams(Context& context, const Model& model, std::span<const BeamResul
         if (i + k > 0) context.out.write("\n");
         if (beams.num_results > 1) context.out.print("[{}.{}] score {:.4f}\n", i + 1, k + 1, text.score);
         else if (results.size() > 1) context.out.print("[{}]\n", i + 1);
-        context.out.print("{}{}\n", context.arguments.flag("echo") ? prompts[i] : "", text.text);
+        context.out.print("{}{}\n", context.arguments.flag("echo") ? prompts[i] : "", text_of(text.ids, text.text, model));
       }
   }
   context.out.flush();

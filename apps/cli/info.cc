@@ -23,6 +23,7 @@ int run_info(Context& context) {
     JsonWriter json;
     json.begin_object().member("schema", 1);
     json.member("family", info.family).member("name", info.name).member("format", info.format);
+    json.member("architecture", info.architecture).member("encoder_layers", info.num_encoder_layers);
     json.member("layers", info.num_layers).member("hidden_size", info.hidden_size).member("q_heads", info.num_q_heads);
     json.member("kv_heads", info.num_kv_heads).member("head_dim", info.head_dim).member("ffn_size", info.ffn_size);
     json.member("vocab_size", info.vocab_size).member("context", info.context).member("window", info.window);
@@ -41,7 +42,8 @@ int run_info(Context& context) {
   out.print("name          {}\n", info.name.empty() ? "none" : printable(info.name));
   out.print("family        {} ({})\n", info.family, info.format);
   out.print("parameters    {:.1f} million\n", static_cast<double>(info.num_parameters) / 1e6);
-  out.print("layers        {}, {} wide, feed-forward {}\n", info.num_layers, info.hidden_size, info.ffn_size);
+  if (info.architecture != "decoder") out.print("architecture  {}\n", info.architecture);
+  out.print("layers        {}{}, {} wide, feed-forward {}\n", info.num_encoder_layers > 0 ? fmt::format("{} + ", info.num_encoder_layers) : "", info.num_layers, info.hidden_size, info.ffn_size);
   out.print("attention     {} query heads, {} key heads, {} each{}\n", info.num_q_heads, info.num_kv_heads, info.head_dim,
             info.window > 0 ? fmt::format(", window {} keys", info.window) : "");
   out.print("vocabulary    {} tokens\n", info.vocab_size);

@@ -1,6 +1,7 @@
 // `regard logits`: the numbers behind a text, for comparing them with another program's.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "input.h"
@@ -30,18 +31,42 @@ std::vector<std::vector<int32_t>> read_sequences(const Arguments& arguments, con
   return sequences;
 }
 
+std::vector<Sequence> make_sequences(const Arguments& arguments, const Model& model, size_t count) {
+  std::vector<Sequence> sequences;
+  if (model.info().architecture != "encoder_decoder") {
+    if (arguments.has("source")) throw UsageError(fmt::format("--source is what an encoder-decoder reads; this model is a {}", model.info().architecture));
+    for (size_t i = 0; i < count; ++i) sequences.emplace_back(model);
+    return sequences;
+  }
+  if (!arguments.has("source")) throw UsageError("this model is an encoder-decoder; give --source, the token ids that its encoder reads");
+  sequences.emplace_back(model, parse_ids(arguments.text("source"), "--source"), &stop_token());
+  while (sequences.size() < count) sequences.push_back(sequences.front().fork());
+  return sequences;
+}
+
+// The rows of an encoder, which reads each text whole.
+void encode_all(const Model& model, std::span<const std::vector<int32_t>> texts, const ForwardOptions& options, bool last_only, int64_t columns, float* out) {
+  std::vector<float> rows;
+  for (const std::vector<int32_t>& text : texts) {
+    rows.resize(text.size() * static_cast<size_t>(columns));
+    model.encode(text, options, rows.data());
+    out = std::copy(last_only ? rows.end() - columns : rows.begin(), rows.end(), out);
+  }
+}
+
 int run_logits(Context& context) {
   const Arguments& arguments = context.arguments;
   const std::string out = output_path(arguments, "out", kNpyMagic);
   const Model model = load_model(context);
   const std::vector<std::vector<int32_t>> tokens = read_sequences(arguments, model);
 
+  const bool encoder = model.info().architecture == "encoder", last_only = arguments.text("rows") == "last";
+  if (encoder && arguments.has("source")) throw UsageError("--source is what an encoder-decoder reads; this model is an encoder");
   std::vector<Sequence> sequences;
-  for (size_t i = 0; i < tokens.size(); ++i) sequences.emplace_back(model);
-  const bool last_only = arguments.text("rows") == "last";
+  if (!encoder) sequences = make_sequences(arguments, model, tokens.size());
   std::vector<Feed> feeds;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    feeds.push_back({&sequences[i], tokens[i], last_only ? Feed::Rows::kLast : Feed::Rows::kAll});
+    feeds.push_back({encoder ? nullptr : &sequences[i], tokens[i], last_only ? Feed::Rows::kLast : Feed::Rows::kAll});
   }
   ForwardOptions options;
   options.output = arguments.flag("hidden") ? regard::Output::kHidden : regard::Output::kLogits;
@@ -50,7 +75,8 @@ int run_logits(Context& context) {
   const int64_t rows = Model::num_rows(feeds);
   const int64_t columns = arguments.flag("hidden") ? model.info().hidden_size : model.info().vocab_size;
   std::vector<float> values(static_cast<size_t>(rows) * static_cast<size_t>(columns));
-  model.forward(feeds, options, values.data());
+  if (encoder) encode_all(model, tokens, options, last_only, columns, values.data());
+  else model.forward(feeds, options, values.data());
   for (size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]))
       throw Error(Code::kNumeric, fmt::format("row {}, column {} of the result is {}: the weights of this file hold such values, or lead to them; nothing was written",
@@ -68,7 +94,8 @@ Command logits_command() {
       .summary = "write a model's logits or hidden states to a .npy file",
       .description = "Feeds tokens to a model and writes, for each of them, the raw logits of what comes next: float32 [n, vocab], or with "
                      "--hidden the last hidden state after the final norm: float32 [n, hidden]. The sequences of a batch stand below one "
-                     "another in the order of the lines.",
+                     "another in the order of the lines. An encoder gives what it says of each token itself, a masked one for example; an "
+                     "encoder-decoder reads --source and is fed the tokens.",
       .examples = {{"regard logits -m model.gguf --ids \"504 3426 314\" --out logits.npy", "Three rows."},
                    {"regard logits -m model.gguf --prompt \"The sea\" --chunk 1 --rows last --out last.npy", "Token by token; the bits are the same."}},
       .positionals = {},
@@ -79,6 +106,7 @@ Command logits_command() {
                             .section = Section::kCommon},
                            {.name = "batch", .type = Type::kInputFile, .value = "FILE",
                             .help = "A file with the ids of one sequence per line; - is standard input.", .section = Section::kCommon},
+                           {.name = "source", .type = Type::kText, .value = "IDS", .help = "Token ids that the encoder of an encoder-decoder reads."},
                            {.name = "out", .letter = 'o', .type = Type::kOutputFile, .value = "FILE",
                             .help = "The .npy file to write: float32 [n, vocab] or [n, hidden]; - is standard output.",
                             .presence = Presence::kRequired, .section = Section::kCommon},

@@ -131,6 +131,10 @@ std::string_view finish_name(FinishReason reason) {
   return "length";
 }
 
+std::string text_of(std::span<const int32_t> ids, const std::string& text, const Model& model) {
+  return model.info().has_tokenizer ? text : fmt::format("{}", fmt::join(ids, " "));
+}
+
 std::string speed_text(std::span<const Generation> generations) {
   // Texts of one call run side by side, so the longest time is the time of all.
   double prompt = 0, text = 0, steps = 0, prefill_seconds = 0, decode_seconds = 0;
@@ -151,19 +155,20 @@ std::string speed_text(std::span<const Generation> generations) {
                      fmt::join(ends, ", "));
 }
 
-void write_generation(JsonWriter& json, const Generation& generation, const Tokenizer& tokenizer) {
+void write_generation(JsonWriter& json, const Generation& generation, const Model& model) {
   json.member("text", generation.text).key("ids").begin_array();
   for (const int32_t id : generation.ids) json.value(id);
   json.end().member("finish", finish_name(generation.finish)).member("prompt_tokens", generation.prompt_tokens);
   json.member("prefill_seconds", generation.prefill_seconds).member("decode_seconds", generation.decode_seconds);
   if (generation.logprobs.empty()) return;
+  const auto token = [&](int32_t id) { return model.info().has_tokenizer ? model.tokenizer().token_bytes(id) : std::string(); };
   json.key("logprobs").begin_array();
   for (size_t i = 0; i < generation.logprobs.size(); ++i) {
-    json.begin_object().member("id", generation.ids[i]).member("token", tokenizer.token_bytes(generation.ids[i]));
+    json.begin_object().member("id", generation.ids[i]).member("token", token(generation.ids[i]));
     json.member("logprob", generation.logprobs[i]).key("top").begin_array();
     if (i < generation.top.size()) {
       for (const TokenLogprob& top : generation.top[i]) {
-        json.begin_object().member("id", top.id).member("token", tokenizer.token_bytes(top.id)).member("logprob", top.logprob).end();
+        json.begin_object().member("id", top.id).member("token", token(top.id)).member("logprob", top.logprob).end();
       }
     }
     json.end().end();

@@ -29,10 +29,13 @@ GenerateOptions read_generate_options(const Arguments& arguments);
 
 std::string_view finish_name(FinishReason reason);
 
+/// A text to print; where the model has no tokenizer its ids.
+std::string text_of(std::span<const int32_t> ids, const std::string& text, const Model& model);
+
 /// "prompt 12 tokens, 240.1 tokens/s; text 48 tokens, 96.0 tokens/s; length" for standard error.
 std::string speed_text(std::span<const Generation> generations);
 
 /// The members of one generation: text, ids, finish, counts, seconds and, where asked for, log-probabilities.
-void write_generation(JsonWriter& json, const Generation& generation, const Tokenizer& tokenizer);
+void write_generation(JsonWriter& json, const Generation& generation, const Model& model);
 
 }  // namespace regard::cli

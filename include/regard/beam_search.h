@@ -47,7 +47,7 @@ struct BeamResult {
   double decode_seconds = 0;
 };
 
-/// Searches a continuation of every prompt, as `options` says for generate(), but that nothing is drawn: temperature is 0, seed
+/// Searches a continuation of every prompt, or a text about it where the model is an encoder-decoder, as `options` says for generate(), but that nothing is drawn: temperature is 0, seed
 /// and streams mean nothing, and the filters are off.
 ///
 /// A step: log p of every id from the raw logits of each live text; on these, in this order, logit_bias with the bans of end ids

@@ -65,6 +65,9 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   /// Ids that end a text are banned until it has so many tokens, unless `allowed` leaves no other id. Stop strings are not.
   int64_t min_tokens = 0;
+  /// What the texts of an encoder-decoder begin with, whose prompts are what its encoder reads; not part of the result. Empty:
+  /// Model::decoder_start(). The penalties and TokenChoice::history know these ids and the text, not the source.
+  std::vector<int32_t> start_ids;
   /// Text that ends the generation; it is not part of the result. At most 64 strings of at most 1,024 bytes.
   std::vector<std::string> stop_strings;
   /// Ids that end it, beside the model's own end-of-text ids.
@@ -110,7 +113,7 @@ struct Generation {
   double decode_seconds = 0;
 };
 
-/// Continues every prompt (token ids, not empty). Results come in the order of the prompts; each text is the same as if it
+/// Continues every prompt (token ids, not empty); an encoder-decoder reads it and writes a text about it. Results come in the order of the prompts; each text is the same as if it
 /// had been generated alone. Errors: kInvalidArgument (an option out of range, an empty prompt, an id outside the
 /// vocabulary, a prompt that does not fit the context: the message has both numbers), kNumeric when a model gives NaN or
 /// when penalties and banned ids leave none of the allowed ones.

@@ -42,7 +42,9 @@ struct ModelInfo {
   std::string family;        ///< "llama", "qwen2", "qwen3", "gemma3", ...
   std::string name;          ///< the file's own name for itself, may be empty
   std::string format;        ///< "gguf" or "safetensors"
-  int64_t num_layers = 0;
+  std::string architecture = "decoder";  ///< or "encoder", "encoder_decoder"
+  int64_t num_layers = 0;          ///< of the decoder, or of an encoder alone
+  int64_t num_encoder_layers = 0;  ///< of an encoder-decoder
   int64_t hidden_size = 0;
   int64_t num_q_heads = 0;
   int64_t num_kv_heads = 0;
@@ -54,7 +56,7 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   uint64_t file_bytes = 0;
   uint64_t weight_bytes = 0;           ///< memory that the packed weights take
-  uint64_t cache_bytes_per_token = 0;  ///< memory that one more token of one sequence takes
+  uint64_t cache_bytes_per_token = 0;  ///< memory that one more token of one sequence takes; so does one of its source
   uint64_t workspace_bytes = 0;        ///< upper bound of scratch memory for a prefill chunk of 512 tokens
   std::vector<std::pair<std::string, int64_t>> tensor_types;  ///< type name and number of tensors
   bool has_tokenizer = false;
@@ -83,7 +85,7 @@ struct ForwardOptions {
   const StopToken* stop = nullptr;
 };
 
-/// A decoder-only Transformer with its weights. Immutable after loading, cheap to copy, safe to share between threads;
+/// A Transformer with its weights: a decoder, an encoder, or both. Immutable after loading, cheap to copy, safe to share between threads;
 /// calls of forward() from several threads take turns on the thread pool.
 class REGARD_API Model {
  public:
@@ -113,6 +115,16 @@ class REGARD_API Model {
   /// context has room for (the message has both numbers); kCancelled. After an error every sequence is as it was before.
   void forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const;
 
+  /// Reads a whole text with the encoder and writes a row per token to `out` (tokens x vocab_size or hidden_size, dense): of an encoder alone,
+  /// what its head says of each token (masked ones, say) or the last hidden states; of an encoder-decoder the hidden states, which
+  /// have no logits. ForwardOptions::chunk means nothing here, since every token sees every other one.
+  /// Errors: kUnsupported for a decoder, and for logits of an encoder-decoder; kInvalidArgument for no tokens, ids outside the vocabulary, and
+  /// more tokens than the context has room for; kCancelled.
+  void encode(std::span<const int32_t> tokens, const ForwardOptions& options, float* out) const;
+
+  /// The id that the texts of an encoder-decoder begin with, if its file says.
+  std::optional<int32_t> decoder_start() const;
+
   /// Rows that forward() writes for these feeds.
   static int64_t num_rows(std::span<const Feed> feeds);
 
@@ -127,8 +139,12 @@ class REGARD_API Model {
 /// The keys and values that a model remembers of one text. Not thread-safe.
 class REGARD_API Sequence {
  public:
-  /// An empty sequence; memory is taken as tokens come.
+  /// An empty sequence; memory is taken as tokens come. Errors: kUnsupported for an encoder, which writes nothing;
+  /// kInvalidArgument for an encoder-decoder, which needs a source.
   explicit Sequence(const Model& model);
+  /// Of an encoder-decoder: an empty sequence about `source`. The encoder runs here, once; its keys and values are shared by all
+  /// forks. Errors: kUnsupported for other models; otherwise as Model::encode().
+  Sequence(const Model& model, std::span<const int32_t> source, const StopToken* stop = nullptr);
   ~Sequence();
   Sequence(Sequence&&) noexcept;
   Sequence& operator=(Sequence&&) noexcept;
@@ -136,6 +152,8 @@ class REGARD_API Sequence {
   /// Tokens remembered so far.
   int64_t size() const;
   const std::vector<int32_t>& tokens() const;
+  /// Tokens of the source; 0 but for an encoder-decoder.
+  int64_t source_size() const;
   /// Forgets all but the first n tokens.
   void truncate(int64_t n);
   /// An independent copy.

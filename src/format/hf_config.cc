@@ -176,7 +176,7 @@ Result<Done> read_sizes(const JsonObject& o, HfConfig& c) {
   REGARD_CHECK(integer(o, {"num_hidden_layers", "n_layer", "num_layers"}, c.num_layers, 1, kMaxLayers));
   REGARD_CHECK(integer(o, {"num_attention_heads", "n_head", "num_heads"}, c.num_q_heads, 1, kMaxHeads));
   REGARD_CHECK(integer(o, {"num_key_value_heads"}, c.num_kv_heads, 1, kMaxHeads));
-  REGARD_CHECK(integer(o, {"head_dim"}, c.head_dim, 1, kMaxHeadDim));
+  REGARD_CHECK(integer(o, {"head_dim", "d_kv"}, c.head_dim, 1, kMaxHeadDim));
   REGARD_CHECK(integer(o, {"intermediate_size", "n_inner", "d_ff"}, c.ffn_size, 0, 16 * kMaxWidth));  // 0: attention alone
   REGARD_CHECK(integer(o, {"vocab_size"}, c.vocab_size, 1, kMaxVocab));
   REGARD_CHECK(integer(o, {"max_position_embeddings", "n_positions", "n_ctx"}, c.context, 1, kMaxContext));

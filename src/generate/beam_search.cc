@@ -49,7 +49,7 @@ bool better(const Continuation& a, const Continuation& b) {
 // The search for one prompt.
 struct Search {
   int64_t index = 0;
-  std::span<const int32_t> prompt;
+  std::vector<int32_t> first;  // what every text begins with
   int64_t most = 0;  // generated tokens of a text
   std::vector<Sequence> sequences;
   std::vector<Live> live;
@@ -70,12 +70,17 @@ class Run {
     if (!model.info().has_tokenizer) require(options.stop_strings.empty(), "[generate] stop strings need a tokenizer, and this model file has none");
   }
 
-  void start(Search& search) const {
-    check_prompt(model_, search.index, 0, search.prompt);
-    search.sequences.emplace_back(model_);
-    search.live.push_back({{search.prompt.begin(), search.prompt.end()}, 0});
-    search.result.prompt_tokens = static_cast<int64_t>(search.prompt.size());
-    search.most = std::min(options_.max_tokens, model_.context() - static_cast<int64_t>(search.prompt.size()));
+  void start(Search& search, std::span<const int32_t> prompt) const {
+    const auto begin = std::chrono::steady_clock::now();
+    search.result.prompt_tokens = static_cast<int64_t>(prompt.size());
+    if (std::optional<TextBegin> text = begin_text(model_, search.index, prompt, options_)) {
+      search.first = std::move(text->first);
+      search.sequences.push_back(std::move(text->sequence));
+    }
+    search.live.push_back({search.first, 0});
+    if (search.sequences.empty()) give_up(search, FinishReason::kCancelled);
+    search.most = std::min(options_.max_tokens, model_.context() - static_cast<int64_t>(search.first.size()));
+    search.result.prefill_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
   void run(std::span<Search> searches) {
@@ -157,7 +162,7 @@ class Run {
   // The best `most` continuations of one live text.
   void add_continuations(const Search& search, size_t beam, std::span<const float> logits, size_t most, std::vector<Continuation>& all) {
     const Live& live = search.live[beam];
-    const auto prompt = static_cast<int64_t>(search.prompt.size());
+    const auto prompt = static_cast<int64_t>(search.first.size());
     const double log_sum = log_sum_exp(logits);
     logprobs_.resize(logits.size());
     for (size_t i = 0; i < logits.size(); ++i) logprobs_[i] = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
@@ -194,7 +199,7 @@ class Run {
 
   // The text that a continuation ends, or nothing when it goes on.
   std::optional<BeamText> ended(const Search& search, const Live& live, const Continuation& c) const {
-    const size_t prompt = search.prompt.size();
+    const size_t prompt = search.first.size();
     const bool stops = c.id == kNothing || std::binary_search(stops_.begin(), stops_.end(), c.id);
     const bool full = static_cast<int64_t>(live.history.size() - prompt) + 1 >= search.most;
     if (!stops && !full && options_.stop_strings.empty()) return {};
@@ -233,7 +238,7 @@ class Run {
     using EarlyStopping = BeamOptions::EarlyStopping;
     if (beam_options_.early_stopping == EarlyStopping::kYes) return true;
     const bool may_grow = beam_options_.early_stopping == EarlyStopping::kNever && beam_options_.length_penalty > 0;
-    const size_t now = search.live.front().history.size() - search.prompt.size();
+    const size_t now = search.live.front().history.size() - search.first.size();
     return score(search.live.front().sum, may_grow ? static_cast<size_t>(search.most) : now) <= search.ended.back().score;
   }
 
@@ -241,7 +246,7 @@ class Run {
   void give_up(Search& search, FinishReason reason) const {
     for (const Live& live : search.live) {
       BeamText text;
-      text.ids.assign(live.history.begin() + static_cast<std::ptrdiff_t>(search.prompt.size()), live.history.end());
+      text.ids.assign(live.history.begin() + static_cast<std::ptrdiff_t>(search.first.size()), live.history.end());
       write(text);
       text.logprob = live.sum;
       text.score = score(live.sum, text.ids.size());
@@ -276,8 +281,7 @@ std::vector<BeamResult> beam_search(const Model& model, std::span<const std::vec
   std::vector<Search> searches(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     searches[i].index = static_cast<int64_t>(i);
-    searches[i].prompt = prompts[i];
-    run.start(searches[i]);
+    run.start(searches[i], prompts[i]);
   }
   run.run(searches);
   std::vector<BeamResult> results;

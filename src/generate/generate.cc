@@ -32,8 +32,8 @@ class Run {
   Run(const Model& model, const GenerateOptions& options, const OnToken& on_token)
       : model_(model), options_(options), on_token_(on_token), sampling_(model, options), stops_(ending_ids(model, options)) {}
 
+  // `text` has its sequence and what is fed to it first.
   void start(Text& text) const {
-    check_prompt(model_, text.index, text.sequence->size(), text.prompt);
     text.history = text.sequence->tokens();
     text.history.insert(text.history.end(), text.prompt.begin(), text.prompt.end());
     text.prompt_size = static_cast<int64_t>(text.history.size());
@@ -46,7 +46,8 @@ class Run {
 
   void run(std::span<Text> texts) {
     std::vector<Text*> active;
-    for (Text& text : texts) active.push_back(&text);
+    for (Text& text : texts)
+      if (!text.done) active.push_back(&text);
     bool prefill = true;
     while (!active.empty()) {
       const auto begin = std::chrono::steady_clock::now();
@@ -146,16 +147,25 @@ class Run {
 std::vector<Generation> generate(const Model& model, std::span<const std::vector<int32_t>> prompts, const GenerateOptions& options, const OnToken& on_token) {
   check_generate(options);
   Run run(model, options, on_token);
-  std::vector<Sequence> sequences;
+  std::vector<std::optional<TextBegin>> begins;
   std::vector<Text> texts(prompts.size());
-  sequences.reserve(prompts.size());
+  begins.reserve(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
-    sequences.emplace_back(model);
-    texts[i].index = static_cast<int64_t>(i);
-    if (options.streams == GenerateOptions::Streams::kByIndex) texts[i].choice = i;
-    texts[i].sequence = &sequences.back();
-    texts[i].prompt = prompts[i];
-    run.start(texts[i]);
+    Text& text = texts[i];
+    text.index = static_cast<int64_t>(i);
+    if (options.streams == GenerateOptions::Streams::kByIndex) text.choice = i;
+    const auto begin = std::chrono::steady_clock::now();
+    begins.push_back(begin_text(model, text.index, prompts[i], options));
+    if (begins.back()) {
+      text.sequence = &begins.back()->sequence;
+      text.prompt = begins.back()->first;
+      run.start(text);
+    } else {
+      text.result.finish = FinishReason::kCancelled;
+      text.done = true;
+    }
+    text.result.prompt_tokens = static_cast<int64_t>(prompts[i].size());
+    text.result.prefill_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   run.run(texts);
   std::vector<Generation> results;
@@ -171,6 +181,7 @@ Generation generate(const Model& model, Sequence& sequence, std::span<const int3
   text.choice = choice;
   text.sequence = &sequence;
   text.prompt = tokens;
+  check_prompt(model, 0, sequence.size(), tokens);
   run.start(text);
   run.run({&text, 1});
   return std::move(text.result);

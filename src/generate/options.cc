@@ -53,6 +53,28 @@ void check_prompt(const Model& model, int64_t index, int64_t known, std::span<co
           index, known + fed, model.context());
 }
 
+std::optional<TextBegin> begin_text(const Model& model, int64_t index, std::span<const int32_t> prompt, const GenerateOptions& options) {
+  check_prompt(model, index, 0, prompt);
+  if (model.info().architecture != "encoder_decoder") {
+    require(options.start_ids.empty(), "[generate] start_ids are what the texts of an encoder-decoder begin with; this model is a {}", model.info().architecture);
+    return TextBegin{Sequence(model), {prompt.begin(), prompt.end()}};
+  }
+  std::vector<int32_t> first = options.start_ids;
+  if (first.empty()) {
+    require(model.decoder_start().has_value(), "[generate] the model file does not say what a text begins with; give start_ids");
+    first = {*model.decoder_start()};
+  }
+  for (int32_t id : first)
+    require(id >= 0 && id < model.info().vocab_size, "[generate] start_ids hold {}; the vocabulary has {}", id, model.info().vocab_size);
+  require(static_cast<int64_t>(first.size()) <= model.context(), "[generate] {} start_ids; the context has room for {}", first.size(), model.context());
+  try {
+    return TextBegin{Sequence(model, prompt, options.stop), std::move(first)};
+  } catch (const Error& error) {
+    if (error.code() != Code::kCancelled) throw;
+    return {};
+  }
+}
+
 std::vector<int32_t> ending_ids(const Model& model, const GenerateOptions& options) {
   std::vector<int32_t> ids = options.stop_ids;
   if (options.end_of_text == GenerateOptions::EndOfText::kStop) ids.insert(ids.end(), model.eos_ids().begin(), model.eos_ids().end());

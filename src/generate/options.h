@@ -1,6 +1,7 @@
 // What the loops of this room share: checks of what a caller asked for, which ids end a text, how a text begins.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "regard/generate.h"
@@ -14,6 +15,15 @@ void check_generate(const GenerateOptions& options);
 /// Errors: kInvalidArgument for a prompt that is empty, holds an id outside the vocabulary, or does not fit the context beside
 /// `known` tokens.
 void check_prompt(const Model& model, int64_t index, int64_t known, std::span<const int32_t> prompt);
+
+/// A text that is about to be written.
+struct TextBegin {
+  Sequence sequence;
+  std::vector<int32_t> first;  ///< what is fed first: the prompt, or the start ids of an encoder-decoder, whose encoder has read the prompt
+};
+
+/// Checks a prompt and begins its text; nothing when a stop was requested while the encoder ran.
+std::optional<TextBegin> begin_text(const Model& model, int64_t index, std::span<const int32_t> prompt, const GenerateOptions& options);
 
 /// The ids that end a text, each once.
 std::vector<int32_t> ending_ids(const Model& model, const GenerateOptions& options);

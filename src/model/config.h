@@ -1,4 +1,4 @@
-// The configuration of a decoder-only Transformer: every choice that the layers need, with nothing left to guess.
+// The configuration of a stack of blocks, usually a decoder: every choice that the layers need, with nothing left to guess.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "regard/dtype.h"
 #include "regard/mask.h"
 #include "regard/position.h"
+#include "regard/score_terms.h"
 
 namespace regard::model {
 
@@ -39,11 +40,15 @@ struct DecoderConfig {
   int64_t max_positions = 0;  ///< kLearned: rows of the table; no sequence is longer
   Sinusoidal sinusoidal = Sinusoidal::kPaper;
   int64_t t5_buckets = 32, t5_max_distance = 128;
+  T5Direction t5_direction = T5Direction::kCausal;
   RopeConfig rope;           ///< layers that see everything
   RopeConfig windowed_rope;  ///< layers with a window
-  Mask mask = Mask::causal();  ///< of layers without a window; shows no later key
+  Mask mask = Mask::causal();  ///< of layers without a window; a decoder's shows no later key
   int64_t window = 0;        ///< keys that a query of a windowed layer sees, itself included
   std::vector<bool> windowed;  ///< by layer
+
+  bool cross_attention = false;  ///< every block looks at an encoder's output, too
+  float head_scale = 1;          ///< multiplies what the head reads
 
   DType cache_type = DType::kF32;  ///< of the caches; ModelOptions
 

@@ -49,7 +49,7 @@ class Conversion {
     if (from_gguf == (towards_ == Towards::kGguf))
       fail(Code::kInvalidArgument, "[convert] '{}' and '{}' are of one format; give a directory and a name that ends in .gguf", opened_.path, to_);
     if (family_.gguf_architectures.empty())
-      fail(Code::kUnsupported, "[convert] a model of type '{}' is known to this library alone; no GGUF architecture has its shape", opened_.facts.architecture);
+      fail(Code::kUnsupported, "[convert] a model of type '{}' has no GGUF form here: no architecture of that format that this library knows has its shape", opened_.facts.architecture);
     if (options_.type && *options_.type != DType::kF32 && *options_.type != DType::kF16 && *options_.type != DType::kBF16 &&
         !(*options_.type == DType::kQ8_0 && towards_ == Towards::kGguf))
       fail(Code::kUnsupported, "[convert] type {}; expected f32, f16, bf16, or (in a GGUF file) q8_0", info(*options_.type).name);

@@ -45,8 +45,8 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
             "[Decoder] the table of positions is {} x {}; expected {} x {}", weights_.positions.out(), weights_.positions.in(), config_.max_positions,
             config_.hidden_size);
   }
-  require(weights_.embedding.in() == config_.hidden_size && weights_.embedding.out() == config_.vocab_size,
-          "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding.out(), weights_.embedding.in(), config_.vocab_size,
+  require(weights_.embedding->in() == config_.hidden_size && weights_.embedding->out() == config_.vocab_size,
+          "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding->out(), weights_.embedding->in(), config_.vocab_size,
           config_.hidden_size);
   require(head().in() == config_.hidden_size && head().out() == config_.vocab_size, "[Decoder] the head is {} x {}; expected {} x {}", head().out(),
           head().in(), config_.vocab_size, config_.hidden_size);
@@ -67,6 +67,13 @@ Caches Decoder::make_caches() const {
   Caches caches;
   caches.reserve(weights_.blocks.size());
   for (size_t i = 0; i < weights_.blocks.size(); ++i) caches.emplace_back(KvCacheOptions{cache_geometry(config_), context_, nullptr});
+  return caches;
+}
+
+Caches Decoder::remember(ThreadPool& pool, nn::Scratch& scratch, const float* encoded, int64_t rows, const StopToken* stop) const {
+  Caches caches = make_caches();
+  const nn::Pass pass{pool, scratch, rows, stop};
+  for (size_t i = 0; i < caches.size(); ++i) weights_.blocks[i].cross()->attention.remember(pass, encoded, caches[i]);
   return caches;
 }
 
@@ -110,7 +117,7 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   std::vector<int64_t> output_rows;
   int64_t row = 0;
   for (const Chunk::Piece& piece : chunk.pieces) {
-    sequences.push_back({nullptr, row, static_cast<int64_t>(piece.end - piece.begin), piece.first_position});
+    sequences.push_back({nullptr, row, static_cast<int64_t>(piece.end - piece.begin), piece.first_position, nullptr});
     for (size_t t = piece.begin; t < piece.end; ++t, ++row) {
       ids[static_cast<size_t>(row)] = piece.feed->tokens[t];
       positions[static_cast<size_t>(row)] = piece.first_position + static_cast<int64_t>(t - piece.begin);
@@ -121,7 +128,7 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   const bool placed = config_.position == nn::PositionKind::kLearned || config_.position == nn::PositionKind::kSinusoidal;
   float* places = placed ? pass.scratch.get(nn::Scratch::kBranch, rows * hidden) : nullptr;
   nn::for_each_row(pass.pool, rows, 8 * hidden, [&](int64_t r) {
-    weights_.embedding.row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
+    weights_.embedding->row(ids[static_cast<size_t>(r)], x.data() + r * hidden);
     if (config_.embedding_scale != 1) k.scale(config_.embedding_scale, hidden, x.data() + r * hidden);
     const int64_t position = positions[static_cast<size_t>(r)];
     if (places != nullptr) {
@@ -137,7 +144,11 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
 
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
     if (pass.stop != nullptr && pass.stop->stop_requested()) fail(Code::kCancelled, "[Model::forward] stopped on request");
-    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].cache = &(*chunk.pieces[i].feed->caches)[layer];
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const DecoderFeed& feed = *chunk.pieces[i].feed;
+      sequences[i].cache = &(*feed.caches)[layer];
+      if (feed.source != nullptr) sequences[i].source = &(*feed.source)[layer];
+    }
     nn::AttentionObserver observe;
     nn::Pass watched = pass;
     if (observer != nullptr) {
@@ -156,6 +167,8 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
     else weights_.final_norm.row(row_of_last, last + i * hidden);
   });
   if (output == Output::kHidden) return;
+  if (config_.head_scale != 1)
+    nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) { k.scale(config_.head_scale, hidden, last + i * hidden); });
   const int64_t vocab = config_.vocab_size;
   head().forward(pass.pool, {last, {count, hidden}}, {out, {count, vocab}}, pass.stop);
   if (config_.final_softcap > 0)

@@ -1,7 +1,9 @@
-// A decoder-only Transformer as modules: embedding, blocks, final norm, head. Start at Decoder::forward.
+// A Transformer's stack as modules: embedding, blocks, final norm, head. Start at Decoder::forward. An encoder is one too: its mask
+// shows later keys, and so it is fed whole texts at once.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -16,7 +18,7 @@
 namespace regard::model {
 
 struct DecoderWeights {
-  nn::Linear embedding;  ///< [vocab, hidden]; rows are looked up
+  std::shared_ptr<const nn::Linear> embedding;  ///< [vocab, hidden]; rows are looked up. Encoder and decoder share one
   nn::Linear positions;  ///< [max_positions, hidden], of PositionKind::kLearned
   nn::Linear head;       ///< absent (default-constructed) when the embedding serves as the head
   nn::Norm final_norm;
@@ -31,6 +33,7 @@ struct DecoderFeed {
   Caches* caches = nullptr;
   std::span<const int32_t> tokens;
   Feed::Rows rows = Feed::Rows::kLast;
+  const Caches* source = nullptr;  ///< what the blocks of a decoder with cross-attention look at
 };
 
 /// What the attention of a layer is shown to, see nn/attention_looks.h.
@@ -54,6 +57,9 @@ class Decoder {
 
   Caches make_caches() const;
 
+  /// What the blocks remember of a source: the keys and values of an encoder's output, dense [rows, hidden]. Errors: kCancelled.
+  Caches remember(ThreadPool& pool, nn::Scratch& scratch, const float* encoded, int64_t rows, const StopToken* stop) const;
+
   /// What Model::forward promises, on checked feeds; `observer` may be null. On an error the caches hold a part of the tokens; the caller truncates.
   void forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options, const LayerObserver* observer,
                float* out) const;
@@ -61,7 +67,7 @@ class Decoder {
  private:
   struct Chunk;
   void run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output, const LayerObserver* observer, float* out) const;
-  const nn::Linear& head() const { return weights_.head.out() > 0 ? weights_.head : weights_.embedding; }
+  const nn::Linear& head() const { return weights_.head.out() > 0 ? weights_.head : *weights_.embedding; }
 
   DecoderConfig config_;
   DecoderWeights weights_;

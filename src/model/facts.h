@@ -49,10 +49,12 @@ struct Facts {
   std::optional<double> partial_rotary_factor;
   std::optional<double> local_rope_theta;       ///< Gemma 3, older spelling
 
-  std::optional<nn::TransformerConfig> shape;  ///< model_type "regard", see trained_shape.h
+  std::optional<nn::TransformerConfig> shape;  ///< where the file has more than a decoder: trained_shape.h, t5_shape.h
 
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;
+  std::optional<int32_t> decoder_start;  ///< what the texts of an encoder-decoder begin with
+  float head_scale = 1;                  ///< T5: what its tied head multiplies its input by
 };
 
 }  // namespace regard::model

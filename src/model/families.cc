@@ -19,6 +19,27 @@ namespace {
       {Part::kUp, "blk.{}.ffn_up", "model.layers.{}.mlp.up_proj", mlp_bias},                                \
       {Part::kDown, "blk.{}.ffn_down", "model.layers.{}.mlp.down_proj", mlp_bias}
 
+// A stack of what `regard train` writes, behind "encoder." or "decoder.".
+#define REGARD_TRAINED_STACK(at)                                                                                              \
+  {Part::kPositions, "", at "embed_positions"}, {Part::kT5Table, "", at "relative_attention_bias"},                           \
+      {Part::kFinalNorm, "", at "norm", Bias::kByFile}, {Part::kAttnNorm, "", at "layers.{}.self_attn_norm", Bias::kByFile},  \
+      {Part::kQuery, "", at "layers.{}.self_attn.q_proj", Bias::kByFile},                                                     \
+      {Part::kKey, "", at "layers.{}.self_attn.k_proj", Bias::kByFile},                                                       \
+      {Part::kValue, "", at "layers.{}.self_attn.v_proj", Bias::kByFile},                                                     \
+      {Part::kOutput, "", at "layers.{}.self_attn.o_proj", Bias::kByFile}, {Part::kXlDistances, "", at "layers.{}.self_attn.r_net"}, \
+      {Part::kXlContentBias, "", at "layers.{}.self_attn.r_w_bias"}, {Part::kXlPositionBias, "", at "layers.{}.self_attn.r_r_bias"}, \
+      {Part::kFfnNorm, "", at "layers.{}.mlp_norm", Bias::kByFile}, {Part::kGate, "", at "layers.{}.mlp.gate_proj", Bias::kByFile},  \
+      {Part::kUp, "", at "layers.{}.mlp.up_proj", Bias::kByFile}, {Part::kDown, "", at "layers.{}.mlp.down_proj", Bias::kByFile}
+
+// A stack of T5; `ffn` is the sub-layer that holds the feed-forward half.
+#define REGARD_T5_STACK(at, ffn)                                                                                               \
+  {Part::kT5Table, "", at "block.0.layer.0.SelfAttention.relative_attention_bias"}, {Part::kFinalNorm, "", at "final_layer_norm"}, \
+      {Part::kAttnNorm, "", at "block.{}.layer.0.layer_norm"}, {Part::kQuery, "", at "block.{}.layer.0.SelfAttention.q"},      \
+      {Part::kKey, "", at "block.{}.layer.0.SelfAttention.k"}, {Part::kValue, "", at "block.{}.layer.0.SelfAttention.v"},      \
+      {Part::kOutput, "", at "block.{}.layer.0.SelfAttention.o"}, {Part::kFfnNorm, "", at "block.{}." ffn "layer_norm"},       \
+      {Part::kGate, "", at "block.{}." ffn "DenseReluDense.wi_0"}, {Part::kUp, "", at "block.{}." ffn "DenseReluDense.wi_1"},  \
+      {Part::kPlainUp, "", at "block.{}." ffn "DenseReluDense.wi"}, {Part::kDown, "", at "block.{}." ffn "DenseReluDense.wo"}
+
 constexpr PartNames kFfnNormAfterAttention = {Part::kFfnNorm, "blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm"};
 constexpr PartNames kQueryNorm = {Part::kQueryNorm, "blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm"};
 constexpr PartNames kKeyNorm = {Part::kKeyNorm, "blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"};
@@ -122,20 +143,31 @@ std::vector<Family> make_families() {
       .gguf_architectures = {},
       .hf_model_types = {"regard"},
       .parts = {{Part::kEmbedding, "", "embed_tokens"},
-                {Part::kPositions, "", "decoder.embed_positions"},
-                {Part::kT5Table, "", "decoder.relative_attention_bias"},
-                {Part::kFinalNorm, "", "decoder.norm", Bias::kByFile},
                 {Part::kHead, "", "lm_head"},
-                {Part::kAttnNorm, "", "decoder.layers.{}.self_attn_norm", Bias::kByFile},
-                {Part::kQuery, "", "decoder.layers.{}.self_attn.q_proj", Bias::kByFile},
-                {Part::kKey, "", "decoder.layers.{}.self_attn.k_proj", Bias::kByFile},
-                {Part::kValue, "", "decoder.layers.{}.self_attn.v_proj", Bias::kByFile},
-                {Part::kOutput, "", "decoder.layers.{}.self_attn.o_proj", Bias::kByFile},
-                {Part::kFfnNorm, "", "decoder.layers.{}.mlp_norm", Bias::kByFile},
-                {Part::kGate, "", "decoder.layers.{}.mlp.gate_proj", Bias::kByFile},
-                {Part::kUp, "", "decoder.layers.{}.mlp.up_proj", Bias::kByFile},
-                {Part::kDown, "", "decoder.layers.{}.mlp.down_proj", Bias::kByFile}},
+                REGARD_TRAINED_STACK("decoder."),
+                {Part::kCrossNorm, "", "decoder.layers.{}.cross_attn_norm", Bias::kByFile},
+                {Part::kCrossQuery, "", "decoder.layers.{}.cross_attn.q_proj", Bias::kByFile},
+                {Part::kCrossKey, "", "decoder.layers.{}.cross_attn.k_proj", Bias::kByFile},
+                {Part::kCrossValue, "", "decoder.layers.{}.cross_attn.v_proj", Bias::kByFile},
+                {Part::kCrossOutput, "", "decoder.layers.{}.cross_attn.o_proj", Bias::kByFile}},
+      .encoder_parts = {REGARD_TRAINED_STACK("encoder.")},
       .norm = nn::NormKind::kLayer,
+      .refine = refine_trained,
+  });
+  all.push_back(Family{
+      .name = "t5",
+      .gguf_architectures = {},
+      .hf_model_types = {"t5"},
+      .parts = {{Part::kEmbedding, "", "shared"},
+                {Part::kHead, "", "lm_head"},
+                REGARD_T5_STACK("decoder.", "layer.2."),
+                {Part::kCrossNorm, "", "decoder.block.{}.layer.1.layer_norm"},
+                {Part::kCrossQuery, "", "decoder.block.{}.layer.1.EncDecAttention.q"},
+                {Part::kCrossKey, "", "decoder.block.{}.layer.1.EncDecAttention.k"},
+                {Part::kCrossValue, "", "decoder.block.{}.layer.1.EncDecAttention.v"},
+                {Part::kCrossOutput, "", "decoder.block.{}.layer.1.EncDecAttention.o"}},
+      .encoder_parts = {REGARD_T5_STACK("encoder.", "layer.1.")},
+      .tied = Family::Tied::kUnlessStated,
       .refine = refine_trained,
   });
   return all;

@@ -35,8 +35,8 @@ RopeConfig finish_rope(const Family& family, const Facts& facts, RopeConfig rope
 
 }  // namespace
 
-const PartNames* Family::find(Part part) const {
-  for (const PartNames& entry : parts)
+const PartNames* Family::find(Part part, Side side) const {
+  for (const PartNames& entry : side == Side::kDecoder ? parts : encoder_parts)
     if (entry.part == part) return &entry;
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// What distinguishes one family of decoder-only models from another, as data: the names of its tensors in both file formats,
+// What distinguishes one family of models from another, as data: the names of its tensors in both file formats,
 // which of them carry a bias, how its norms are placed. What is no data is one small function. To add a family, copy the
 // nearest one in families.cc; tests/model/family_test.cc adds one from outside in a few lines.
 #pragma once
@@ -13,12 +13,18 @@
 
 namespace regard::model {
 
-/// The weights that a decoder may have. A family has those that its table names.
+/// The weights that a stack may have. A family has those that its table names.
 enum class Part {
   kEmbedding, kPositions, kT5Table, kFinalNorm, kHead, kRopeDivisors,            // once
   kAttnNorm, kQuery, kKey, kValue, kFused, kOutput, kQueryNorm, kKeyNorm,        // per layer
   kPostAttnNorm, kFfnNorm, kGate, kUp, kDown, kPostFfnNorm,
+  kPlainUp,                                                                      // instead of kUp where nothing is gated
+  kCrossNorm, kCrossQuery, kCrossKey, kCrossValue, kCrossOutput,                 // of decoders that look at an encoder
+  kXlDistances, kXlContentBias, kXlPositionBias,                                 // Transformer-XL's W_r, u and v
 };
+
+/// The stacks of an encoder-decoder.
+enum class Side { kDecoder, kEncoder };
 
 /// Whether a weight has a bias beside it.
 enum class Bias {
@@ -47,6 +53,7 @@ struct Family {
   std::vector<std::string_view> gguf_architectures;
   std::vector<std::string_view> hf_model_types;
   std::vector<PartNames> parts;
+  std::vector<PartNames> encoder_parts = {};  ///< of families that have encoders: the names of what is not shared with the decoder
 
   nn::NormKind norm = nn::NormKind::kRms;
   nn::NormPlacement placement = nn::NormPlacement::kPre;
@@ -64,7 +71,7 @@ struct Family {
   /// What this family derives from the facts beyond the common rules. May be null.
   void (*refine)(const Facts& facts, DecoderConfig& config) = nullptr;
 
-  const PartNames* find(Part part) const;
+  const PartNames* find(Part part, Side side = Side::kDecoder) const;
 };
 
 /// The families of this library.

@@ -22,6 +22,11 @@ ModelInfo describe_opened(const OpenedModel& opened, const model::Family& family
   info.family = family.name;
   info.name = opened.facts.name;
   info.format = opened.source.format() == WeightFormat::kGguf ? "gguf" : "safetensors";
+  if (opened.facts.shape) {
+    constexpr std::string_view kNames[] = {"decoder", "encoder", "encoder_decoder"};
+    info.architecture = kNames[static_cast<size_t>(opened.facts.shape->architecture)];
+    info.num_encoder_layers = opened.facts.shape->num_encoder_layers;
+  }
   info.num_layers = config.num_layers;
   info.hidden_size = config.hidden_size;
   info.num_q_heads = config.num_q_heads;
@@ -56,26 +61,32 @@ Model Model::load(const std::string& path, const ModelOptions& options) {
 Model model::load_opened(OpenedModel opened, const Family* family, const ModelOptions& options) {
   require(options.context >= 0, "[Model::load] context is {}; expected 0 (the model's own) or more", options.context);
   const Family& used = family != nullptr ? *family : find_family(opened.facts);
-  LoadedDecoder loaded = read_decoder(opened, used, options);
-  ModelInfo info = describe_opened(opened, used, loaded.config);
-  info.vocab_size = loaded.config.vocab_size;
+  LoadedModel loaded = read_weights(opened, used, options);
+  DecoderConfig& config = loaded.main.config;
+  ModelInfo info = describe_opened(opened, used, config);
+  info.vocab_size = config.vocab_size;
   info.weight_bytes = loaded.weight_bytes;
-  const int64_t context = options.context == 0 ? loaded.config.context : options.context;
+  const int64_t context = options.context == 0 ? config.context : options.context;
 
   std::optional<Tokenizer> tokenizer;
   if (opened.tokenizer) {
     tokenizer = build_tokenizer(std::move(*opened.tokenizer)).value_or_throw();
-    if (tokenizer->vocab_size() > loaded.config.vocab_size)
-      fail(Code::kCorruptData, "[Model::load] the tokenizer has {} ids, the embedding {} rows", tokenizer->vocab_size(), loaded.config.vocab_size);
+    if (tokenizer->vocab_size() > config.vocab_size)
+      fail(Code::kCorruptData, "[Model::load] the tokenizer has {} ids, the embedding {} rows", tokenizer->vocab_size(), config.vocab_size);
   }
-  std::set<int32_t> eos(loaded.config.eos_ids.begin(), loaded.config.eos_ids.end());
+  std::set<int32_t> eos(config.eos_ids.begin(), config.eos_ids.end());
   if (tokenizer)
     for (const auto& id : {tokenizer->eos(), tokenizer->eot()})
       if (id) eos.insert(*id);
   for (int32_t id : eos)
-    if (id < 0 || id >= loaded.config.vocab_size)
-      fail(Code::kCorruptData, "[Model::load] end-of-text id {} is outside the vocabulary of {}", id, loaded.config.vocab_size);
-  auto impl = std::make_shared<Model::Impl>(std::move(info), model::Decoder(std::move(loaded.config), std::move(loaded.weights), context));
+    if (id < 0 || id >= config.vocab_size)
+      fail(Code::kCorruptData, "[Model::load] end-of-text id {} is outside the vocabulary of {}", id, config.vocab_size);
+  if (const auto id = opened.facts.decoder_start; id && (*id < 0 || *id >= config.vocab_size))
+    fail(Code::kCorruptData, "[Model::load] the id that texts begin with is {}, outside the vocabulary of {}", *id, config.vocab_size);
+  auto impl = std::make_shared<Model::Impl>(std::move(info), model::Decoder(std::move(config), std::move(loaded.main.weights), context));
+  if (opened.facts.shape) impl->architecture = opened.facts.shape->architecture;
+  if (loaded.encoder) impl->encoder.emplace(std::move(loaded.encoder->config), std::move(loaded.encoder->weights), context);
+  impl->decoder_start = opened.facts.decoder_start;
   impl->tokenizer = std::move(tokenizer);
   impl->chat_template = std::move(opened.chat_template);
   impl->eos_ids.assign(eos.begin(), eos.end());
@@ -106,6 +117,25 @@ const Tokenizer& Model::tokenizer() const {
   return *impl_->tokenizer;
 }
 
+std::optional<int32_t> Model::decoder_start() const { return impl_->decoder_start; }
+
+void Model::encode(std::span<const int32_t> tokens, const ForwardOptions& options, float* out) const {
+  const auto n = static_cast<int64_t>(tokens.size());
+  if (impl_->architecture == nn::Architecture::kDecoder)
+    fail(Code::kUnsupported, "[Model::encode] this model is a decoder, in which a token sees no later one; feed it with forward()");
+  if (impl_->encoder && options.output == Output::kLogits)
+    fail(Code::kUnsupported, "[Model::encode] the encoder of an encoder-decoder has no logits; ask for hidden states");
+  require(n >= 1 && n <= context(), "[Model::encode] a text of {} tokens; expected 1 to {}, the context", n, context());
+  for (int32_t id : tokens) require(id >= 0 && id < info().vocab_size, "[Model::encode] token id {} is outside the vocabulary of {}", id, info().vocab_size);
+  const model::Decoder& encoder = impl_->encoder ? *impl_->encoder : impl_->decoder;
+  model::Caches caches = encoder.make_caches();
+  const model::DecoderFeed feed{&caches, tokens, Feed::Rows::kAll};
+  ForwardOptions whole = options;
+  whole.chunk = n;
+  const std::lock_guard lock(impl_->turn);
+  encoder.forward(default_pool(), impl_->scratch, {&feed, 1}, whole, nullptr, out);
+}
+
 int64_t Model::num_rows(std::span<const Feed> feeds) {
   int64_t rows = 0;
   for (const Feed& feed : feeds) {
@@ -131,7 +161,7 @@ void run_forward(const Model& model, std::span<const Feed> feeds, const ForwardO
     require(known + more <= model.context(), "[Model::forward] a sequence of {} tokens is fed {} more; the context has room for {}", known, more, model.context());
     for (int32_t id : feed.tokens)
       require(id >= 0 && id < model.info().vocab_size, "[Model::forward] token id {} is outside the vocabulary of {}", id, model.info().vocab_size);
-    if (more > 0) checked.push_back({&sequence.caches, feed.tokens, feed.rows});
+    if (more > 0) checked.push_back({&sequence.caches, feed.tokens, feed.rows, sequence.source.get()});
   }
   const std::lock_guard lock(impl.turn);
   try {
@@ -162,13 +192,29 @@ void watch_forward(const Model& model, const Feed& feed, const ForwardOptions& o
 
 Sequence::Sequence(const Model& model) : impl_(std::make_unique<Impl>()) {
   impl_->model = model.shared_impl();
+  if (impl_->model->architecture == nn::Architecture::kEncoder)
+    fail(Code::kUnsupported, "[Sequence] this model is an encoder, which writes no text; read one with Model::encode()");
+  require(!impl_->model->encoder, "[Sequence] this model is an encoder-decoder, which writes about a source; give one");
   impl_->caches = impl_->model->decoder.make_caches();
+}
+Sequence::Sequence(const Model& model, std::span<const int32_t> source, const StopToken* stop) : impl_(std::make_unique<Impl>()) {
+  impl_->model = model.shared_impl();
+  const Model::Impl& loaded = *impl_->model;
+  if (!loaded.encoder) fail(Code::kUnsupported, "[Sequence] this model is a {}, which reads no source", model.info().architecture);
+  const auto rows = static_cast<int64_t>(source.size());
+  AlignedBuffer<float> encoded(source.size() * static_cast<size_t>(model.info().hidden_size));
+  model.encode(source, {Output::kHidden, rows, stop}, encoded.data());
+  const std::lock_guard lock(loaded.turn);
+  impl_->source = std::make_shared<const model::Caches>(loaded.decoder.remember(default_pool(), loaded.scratch, encoded.data(), rows, stop));
+  impl_->source_size = rows;
+  impl_->caches = loaded.decoder.make_caches();
 }
 Sequence::Sequence(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Sequence::~Sequence() = default;
 Sequence::Sequence(Sequence&&) noexcept = default;
 Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 
+int64_t Sequence::source_size() const { return impl_->source_size; }
 int64_t Sequence::size() const { return static_cast<int64_t>(impl_->tokens.size()); }
 const std::vector<int32_t>& Sequence::tokens() const { return impl_->tokens; }
 
@@ -182,6 +228,8 @@ Sequence Sequence::fork() const {
   auto copy = std::make_unique<Impl>();
   copy->model = impl_->model;
   copy->tokens = impl_->tokens;
+  copy->source = impl_->source;
+  copy->source_size = impl_->source_size;
   for (const KvCache& cache : impl_->caches) copy->caches.push_back(cache.fork());
   return Sequence(std::move(copy));
 }

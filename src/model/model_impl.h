@@ -19,7 +19,10 @@ struct Model::Impl {
   Impl(ModelInfo model_info, model::Decoder model_decoder) : info(std::move(model_info)), decoder(std::move(model_decoder)) {}
 
   ModelInfo info;
-  model::Decoder decoder;
+  nn::Architecture architecture = nn::Architecture::kDecoder;
+  model::Decoder decoder;                 // what has the head; of a model that is an encoder alone, that encoder
+  std::optional<model::Decoder> encoder;  // of an encoder-decoder
+  std::optional<int32_t> decoder_start;
   std::optional<Tokenizer> tokenizer;
   std::optional<std::string> chat_template;
   std::vector<int32_t> eos_ids;
@@ -33,6 +36,8 @@ struct Sequence::Impl {
   std::shared_ptr<const Model::Impl> model;
   model::Caches caches;
   std::vector<int32_t> tokens;
+  std::shared_ptr<const model::Caches> source;  // of an encoder-decoder: shared by all forks
+  int64_t source_size = 0;
 };
 
 namespace model {

@@ -9,6 +9,7 @@
 #include "format/tokenizer_json.h"
 #include "model/facts_gguf.h"
 #include "model/facts_hf.h"
+#include "model/t5_shape.h"
 #include "model/trained_shape.h"
 #include "runtime/file.h"
 
@@ -16,7 +17,7 @@ namespace regard::model {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kTrainedType = "regard";
+constexpr std::string_view kTrainedType = "regard", kT5Type = "t5";
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20, kMaxTokenizerBytes = uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
@@ -33,13 +34,15 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
 }
 
 Facts facts_of(const HfConfig& hf, const std::string& config) {
-  if (hf.model_type != kTrainedType) return facts_from_hf(hf).value_or_throw();
+  if (hf.model_type != kTrainedType && hf.model_type != kT5Type) return facts_from_hf(hf).value_or_throw();
   Facts facts;
   facts.kind = FileKind::kHuggingFace;
   facts.architecture = hf.model_type;
-  add_shape(read_trained_shape(config).value_or_throw(), facts);
+  if (hf.model_type == kT5Type) add_t5(config, facts).value_or_throw();
+  else add_shape(read_trained_shape(config).value_or_throw(), facts);
   for (const int64_t id : hf.eos_ids) facts.eos_ids.push_back(static_cast<int32_t>(id));
   if (hf.bos_id) facts.bos_id = static_cast<int32_t>(*hf.bos_id);
+  if (!facts.decoder_start && facts.shape->architecture == nn::Architecture::kEncoderDecoder) facts.decoder_start = facts.bos_id;
   return facts;
 }
 

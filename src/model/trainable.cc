@@ -32,6 +32,7 @@ nn::Biases biases_of(const OpenedModel& opened, const Family& family) {
 
 void check_trainable(const std::string& path, const Family& family, const DecoderConfig& c) {
   if (c.placement == nn::NormPlacement::kSandwich) cannot_train(path, fmt::format("norms behind the branches of a block, as every {} model", family.name));
+  if (c.head_scale != 1 || family.find(Part::kPlainUp) != nullptr) cannot_train(path, fmt::format("the layout of {}", family.name));
   if (family.find(Part::kQueryNorm) != nullptr) cannot_train(path, fmt::format("norms of queries and keys, as every {} model", family.name));
   if (c.attention_softcap != 0 || c.final_softcap != 0) cannot_train(path, "a soft-cap");
   const auto windowed = std::count(c.windowed.begin(), c.windowed.end(), true);
@@ -69,7 +70,7 @@ nn::TransformerConfig TrainableFile::shape(int64_t sequence) const {
   t.norm_eps = static_cast<double>(c.norm_eps);  // what runs it has
   t.placement = c.placement;
   t.position = c.position;
-  t.mask = c.mask;
+  if (t.architecture != nn::Architecture::kEncoder) t.mask = c.mask;  // an encoder's own stands in the shape
   // A window of W in these files counts the query's own key.
   const bool windowed = !c.windowed.empty() && c.windowed.front();
   if (windowed) t.mask = Mask::causal() & Mask::window(c.window - 1, 0);
@@ -113,12 +114,17 @@ void TrainableFile::read(nn::ParameterStore<float>& parameters, const StopToken*
     std::copy(values.begin(), values.end(), parameters.value(static_cast<int>(index)));
     filled[index] = true;
   };
-  for (const PartNames& part : family_->parts) {
-    if (part.part == Part::kRopeDivisors) continue;
-    const bool once = part.hugging_face.find("{}") == std::string_view::npos;
-    for (int64_t layer = 0; layer < (once ? 1 : config_.num_layers); ++layer)
-      for (const std::string_view suffix : {".weight", ".bias"}) fill(part, layer, suffix);
-  }
+  const auto fill_stack = [&](const std::vector<PartNames>& parts, int64_t layers) {
+    for (const PartNames& part : parts) {
+      if (part.part == Part::kRopeDivisors) continue;
+      const bool once = part.hugging_face.find("{}") == std::string_view::npos;
+      for (int64_t layer = 0; layer < (once ? 1 : layers); ++layer)
+        for (const std::string_view suffix : {".weight", ".bias", ""}) fill(part, layer, suffix);  // Transformer-XL's u and v have no suffix
+    }
+  };
+  const bool both = opened_.facts.shape && opened_.facts.shape->architecture == nn::Architecture::kEncoderDecoder;
+  fill_stack(family_->parts, config_.num_layers);
+  fill_stack(family_->encoder_parts, both ? opened_.facts.shape->num_encoder_layers : config_.num_layers);
   for (size_t i = 0; i < all.size(); ++i)
     if (!filled[i]) fail(Code::kCorruptData, "[train] '{}' has no tensor for {}", opened_.path, all[i].name);
   for (const std::string& name : opened_.source.unused()) {

@@ -50,15 +50,24 @@ Failure unsupported(const JsonObject& o, std::string_view key, std::string_view 
   return refused;
 }
 
-// The mask of the decoder. Tokens come one by one, so a query sees only what is there already: a mask that shows more than that
-// means another model than the one that was trained.
-Result<Mask> causal_mask(const JsonObject& o, int64_t heads) {
+Result<Mask> mask_field(const JsonObject& o, std::string_view key) {
   constexpr size_t kMaxText = 1 << 16;
-  REGARD_TRY(const JsonValue value, o.get("mask"));
+  REGARD_TRY(const JsonValue value, o.get(key));
   REGARD_TRY(const std::string_view text, value.as_string());
   if (text.size() > kMaxText) return value.refuse(fmt::format("{} characters, the limit is {}", text.size(), kMaxText));
   try {
-    Mask mask = Mask::parse(text);
+    return Mask::parse(text);
+  } catch (const Error& error) {
+    return value.refuse(error.what());
+  }
+}
+
+// The mask of the decoder. Tokens come one by one, so a query sees only what is there already: a mask that shows more than that
+// means another model than the one that was trained.
+Result<Mask> causal_mask(const JsonObject& o, int64_t heads) {
+  REGARD_TRY(const JsonValue value, o.get("mask"));
+  REGARD_TRY(const Mask mask, mask_field(o, "mask"));
+  try {
     ProofBounds bounds;
     bounds.num_q_heads = heads;
     const Proof proof = prove(mask, MaskProperty::parse("causal"), bounds);
@@ -82,7 +91,6 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   REGARD_TRY(c.architecture, (choice<nn::Architecture>(o, "architecture", {{"decoder", nn::Architecture::kDecoder},
                                                                           {"encoder", nn::Architecture::kEncoder},
                                                                           {"encoder_decoder", nn::Architecture::kEncoderDecoder}})));
-  if (c.architecture != nn::Architecture::kDecoder) return unsupported(o, "architecture", "this model is no decoder, so it cannot continue a text");
   REGARD_TRY(c.num_classes, integer(o, "num_classes", 0, kMaxVocab));
   if (c.num_classes > 0) return unsupported(o, "num_classes", "this model tells classes apart and predicts no tokens");
   REGARD_TRY(c.vocab_size, integer(o, "vocab_size", 1, kMaxVocab));
@@ -109,7 +117,6 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
                                                                   {"alibi", nn::PositionKind::kAlibi},
                                                                   {"t5", nn::PositionKind::kT5},
                                                                   {"xl", nn::PositionKind::kXl}})));
-  if (c.position == nn::PositionKind::kXl) return unsupported(o, "position", "Transformer-XL's terms can be trained, but not yet be run from a file");
   REGARD_TRY(c.rope.theta, number(o, "rope_theta", 1e-3, 1e30));
   REGARD_TRY(c.t5_buckets, integer(o, "t5_buckets", 2, 65536));
   REGARD_TRY(c.t5_max_distance, integer(o, "t5_max_distance", 1, int64_t{1} << 20));
@@ -119,7 +126,15 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   c.biases = biases ? nn::Biases::kAll : nn::Biases::kNone;
   REGARD_TRY(const bool tied, flag(o, "tied"));
   c.head = tied ? nn::Head::kTied : nn::Head::kUntied;
-  REGARD_TRY(c.mask, causal_mask(o, c.num_q_heads));
+  if (c.architecture == nn::Architecture::kEncoderDecoder) {
+    REGARD_TRY(c.num_encoder_layers, integer(o, "num_encoder_layers", 1, kMaxLayers));
+  }
+  if (c.architecture != nn::Architecture::kDecoder) {
+    REGARD_TRY(c.encoder_mask, mask_field(o, "encoder_mask"));
+  }
+  if (c.architecture != nn::Architecture::kEncoder) {
+    REGARD_TRY(c.mask, causal_mask(o, c.num_q_heads));
+  }
   try {
     return nn::completed(c);
   } catch (const Error& error) {
@@ -149,12 +164,27 @@ void refine_trained(const Facts& facts, DecoderConfig& config) {
   config.placement = shape.placement;
   config.activation = shape.activation;
   config.feed_forward = shape.feed_forward;
-  config.mask = shape.mask;
+  const bool encoder = shape.architecture == nn::Architecture::kEncoder;
+  config.mask = encoder ? shape.encoder_mask : shape.mask;
+  config.t5_direction = encoder ? T5Direction::kBidirectional : T5Direction::kCausal;
+  config.cross_attention = shape.architecture == nn::Architecture::kEncoderDecoder;
+  config.head_scale = facts.head_scale;
   config.sinusoidal = shape.sinusoidal;
   config.t5_buckets = shape.t5_buckets;
   config.t5_max_distance = shape.t5_max_distance;
   config.attention_scale = static_cast<float>(shape.attention_scale);
   config.embedding_scale = static_cast<float>(shape.embedding_scale);
+}
+
+DecoderConfig encoder_config(const nn::TransformerConfig& shape, const DecoderConfig& decoder) {
+  DecoderConfig encoder = decoder;
+  encoder.num_layers = shape.num_encoder_layers;
+  encoder.windowed.assign(static_cast<size_t>(encoder.num_layers), false);
+  encoder.mask = shape.encoder_mask;
+  encoder.t5_direction = T5Direction::kBidirectional;
+  encoder.cross_attention = false;
+  encoder.cache_type = DType::kF32;  // nothing of its own is kept
+  return encoder;
 }
 
 }  // namespace regard::model

@@ -10,13 +10,16 @@
 namespace regard::model {
 
 /// Reads the shape. Refused with kCorruptData: missing fields, wrong types, numbers that do not go together; kUnsupported, by
-/// name: what a decoder that generates token by token cannot be (encoders, classifiers, masks that show later keys, Transformer-XL).
+/// name: classifiers, and a decoder whose mask shows later keys, which cannot write token by token.
 Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json);
 
 /// What the shape says of itself, as of every other file.
 void add_shape(const nn::TransformerConfig& shape, Facts& facts);
 
-/// Family::refine of these checkpoints.
+/// Family::refine of files with a shape; of an encoder-decoder the decoder.
 void refine_trained(const Facts& facts, DecoderConfig& config);
+
+/// The encoder that belongs to the decoder of an encoder-decoder.
+DecoderConfig encoder_config(const nn::TransformerConfig& shape, const DecoderConfig& decoder);
 
 }  // namespace regard::model

@@ -7,6 +7,8 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "kernels/kv_layout.h"
+#include "model/trained_shape.h"
+#include "runtime/thread_pool.h"
 
 namespace regard::model {
 namespace {
@@ -24,6 +26,9 @@ std::string join_names(const std::vector<std::string>& names) {
 
 class Reader {
  public:
+  /// Whose names linear(), norm() and the like go by.
+  void turn_to(Side side) { side_ = side; }
+
   Reader(OpenedModel& opened, const Family& family, const DecoderConfig& config, const ModelOptions& options)
       : source_(opened.source), facts_(opened.facts), family_(family), config_(config), options_(options) {
     for (const TensorInfo& tensor : source_.tensors()) total_ += tensor.bytes;
@@ -53,7 +58,7 @@ class Reader {
   }
 
   nn::Linear linear(Part which, int64_t layer, int64_t out, int64_t in) {
-    const PartNames* part = family_.find(which);
+    const PartNames* part = family_.find(which, side_);
     if (part == nullptr) return {};
     const TensorInfo* tensor = find(*part, layer, ".weight", true);
     if (tensor == nullptr) return {};
@@ -66,7 +71,7 @@ class Reader {
   }
 
   nn::Norm norm(Part which, int64_t layer, int64_t size) {
-    const PartNames* part = family_.find(which);
+    const PartNames* part = family_.find(which, side_);
     if (part == nullptr) return {};
     const TensorInfo* weight = find(*part, layer, ".weight", true);
     const bool biased = part->bias == Bias::kAlways || (part->bias == Bias::kByFile && config_.norm == nn::NormKind::kLayer);
@@ -119,11 +124,35 @@ class Reader {
   }
 
   std::vector<float> t5_table() {
-    const TensorInfo* tensor = find(*family_.find(Part::kT5Table), 0, ".weight", true);
+    const TensorInfo* tensor = find(*family_.find(Part::kT5Table, side_), 0, ".weight", true);
     if (tensor == nullptr) return {};
     const AlignedBuffer<float> table = numbers(*tensor, {config_.t5_buckets, config_.num_q_heads}, 0);
     bytes_ += table.size() * sizeof(float);
     return {table.begin(), table.end()};
+  }
+
+  // Transformer-XL's terms of a layer, for the distances that a sequence of `context` tokens has.
+  nn::AttentionLayerConfig::Xl xl_terms(int64_t layer, const DecoderConfig& c, int64_t context) {
+    nn::AttentionLayerConfig::Xl xl;
+    const int64_t width = c.num_q_heads * c.head_dim;
+    const nn::Linear distances = linear(Part::kXlDistances, layer, width, c.hidden_size);
+    for (const auto& [part, to] : {std::pair{Part::kXlContentBias, &xl.u}, std::pair{Part::kXlPositionBias, &xl.v}})
+      if (const TensorInfo* tensor = find(*family_.find(part, side_), layer, "", true)) {
+        const AlignedBuffer<float> values = numbers(*tensor, {c.num_q_heads, c.head_dim}, 0);
+        to->assign(values.begin(), values.end());
+      }
+    if (anything_missing()) return xl;
+    // A decoder's keys are never behind their queries.
+    const bool both_ways = c.t5_direction == T5Direction::kBidirectional;
+    xl.first_distance = both_ways ? 1 - context : 0;
+    const int64_t count = context - xl.first_distance;
+    std::vector<float> sinusoids(static_cast<size_t>(count * c.hidden_size));
+    for (int64_t i = 0; i < count; ++i)
+      sinusoidal(c.sinusoidal, xl.first_distance + i, std::span(sinusoids).subspan(static_cast<size_t>(i * c.hidden_size), static_cast<size_t>(c.hidden_size)));
+    xl.r.resize(static_cast<size_t>(count * width));
+    distances.forward(default_pool(), {sinusoids.data(), {count, c.hidden_size}}, {xl.r.data(), {count, width}}, options_.stop);
+    bytes_ += xl.r.size() * sizeof(float);
+    return xl;
   }
 
   // A matrix that the file has with a row per input: read whole, and turned 64 outputs at a time.
@@ -192,6 +221,7 @@ class Reader {
   const Family& family_;
   const DecoderConfig& config_;
   const ModelOptions& options_;
+  Side side_ = Side::kDecoder;
   Arena arena_;  // all matrices side by side, in the order in which a token reads them
   std::vector<std::string> missing_;
   uint64_t total_ = 0, done_ = 0, bytes_ = 0;
@@ -212,36 +242,13 @@ void complete_config(const OpenedModel& opened, const Family& family, Reader& re
     }
 }
 
-}  // namespace
-
-LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const ModelOptions& options) {
-  LoadedDecoder loaded;
-  DecoderConfig& c = loaded.config = configure(family, opened.facts);
-  if (!kernels::is_cache_type(options.cache_type))
-    fail(Code::kUnsupported, "[Model::load] caches of type {} are not supported, use f32, f16, bf16 or i8", info(options.cache_type).name);
-  c.cache_type = options.cache_type;
-  Reader reader(opened, family, c, options);
-  complete_config(opened, family, reader, c);
-  if (c.vocab_size < 1) fail(Code::kCorruptData, "[Model::load] neither the metadata nor an embedding gives the size of the vocabulary");
-
-  DecoderWeights& w = loaded.weights;
-  w.embedding = reader.linear(Part::kEmbedding, 0, c.vocab_size, c.hidden_size);
+// The blocks of one stack, with what belongs to it alone.
+void read_stack(Reader& reader, const Family& family, const DecoderConfig& c, int64_t context, Side side, DecoderWeights& w) {
+  reader.turn_to(side);
   if (c.position == nn::PositionKind::kLearned) w.positions = reader.linear(Part::kPositions, 0, c.max_positions, c.hidden_size);
   if (c.placement != nn::NormPlacement::kPost) w.final_norm = reader.norm(Part::kFinalNorm, 0, c.hidden_size);
   const std::vector<float> slopes = c.position == nn::PositionKind::kAlibi ? alibi_slopes(c.num_q_heads) : std::vector<float>();
   const std::vector<float> t5_table = c.position == nn::PositionKind::kT5 ? reader.t5_table() : std::vector<float>();
-  // Tied weights are stored once. A head that is there is used, unless the file says that it is the embedding: then it has
-  // to be the same, because nobody can know which of two different ones was meant.
-  const TensorInfo* head = reader.find(*family.find(Part::kHead), 0, ".weight", !c.tied_embeddings && opened.facts.kind == FileKind::kHuggingFace);
-  if (head != nullptr && c.tied_embeddings && opened.facts.tied_embeddings.value_or(false)) {
-    const TensorInfo* embedding = reader.find(*family.find(Part::kEmbedding), 0, ".weight", true);
-    if (embedding != nullptr && !reader.same(*head, *embedding))
-      fail(Code::kCorruptData, "[Model::load] the configuration says that head and embedding are the same weights, but tensor {} differs from {}", head->name,
-           embedding->name);
-  } else if (head != nullptr) {
-    w.head = reader.linear(Part::kHead, 0, c.vocab_size, c.hidden_size);
-  }
-
   const int64_t q = c.num_q_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   const Mask causal = Mask::causal();
   for (int64_t i = 0; i < c.num_layers; ++i) {
@@ -252,16 +259,27 @@ LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const Mode
                                         .output = reader.linear(Part::kOutput, i, c.hidden_size, q),
                                         .query_norm = {},
                                         .key_norm = {}};
-    if (family.find(Part::kQueryNorm) != nullptr) attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
-    if (family.find(Part::kKeyNorm) != nullptr) attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
+    if (family.find(Part::kQueryNorm, side) != nullptr) attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
+    if (family.find(Part::kKeyNorm, side) != nullptr) attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
+    nn::AttentionLayerConfig::Xl xl;
+    if (c.position == nn::PositionKind::kXl) xl = reader.xl_terms(i, c, context);
+    nn::CrossAttentionWeights cross;
+    nn::Norm cross_norm;
+    if (c.cross_attention) {
+      cross_norm = reader.norm(Part::kCrossNorm, i, c.hidden_size);
+      cross = {reader.linear(Part::kCrossQuery, i, q, c.hidden_size), reader.linear(Part::kCrossKey, i, kv, c.hidden_size),
+               reader.linear(Part::kCrossValue, i, kv, c.hidden_size), reader.linear(Part::kCrossOutput, i, c.hidden_size, q)};
+    }
     nn::BlockNorms norms{.attention = reader.norm(Part::kAttnNorm, i, c.hidden_size),
                          .feed_forward = c.ffn_size > 0 ? reader.norm(Part::kFfnNorm, i, c.hidden_size) : nn::Norm(),
                          .attention_branch = reader.norm(Part::kPostAttnNorm, i, c.hidden_size),
                          .feed_forward_branch = reader.norm(Part::kPostFfnNorm, i, c.hidden_size)};
     nn::Linear gate, up, down;
     if (c.ffn_size > 0) {
-      if (c.feed_forward == nn::FeedForwardKind::kGated) gate = reader.linear(Part::kGate, i, c.ffn_size, c.hidden_size);
-      up = reader.linear(Part::kUp, i, c.ffn_size, c.hidden_size);
+      const bool gated = c.feed_forward == nn::FeedForwardKind::kGated;
+      if (gated) gate = reader.linear(Part::kGate, i, c.ffn_size, c.hidden_size);
+      const Part up_part = !gated && family.find(Part::kPlainUp, side) != nullptr ? Part::kPlainUp : Part::kUp;
+      up = reader.linear(up_part, i, c.ffn_size, c.hidden_size);
       down = reader.linear(Part::kDown, i, c.hidden_size, c.ffn_size);
     }
     if (reader.anything_missing()) continue;  // go on only to learn all the names
@@ -277,10 +295,56 @@ LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const Mode
                                     .rope_order = c.rope.order,
                                     .alibi_slopes = slopes,
                                     .t5_table = t5_table,
-                                    .t5_max_distance = c.t5_max_distance};
+                                    .t5_max_distance = c.t5_max_distance,
+                                    .t5_direction = c.t5_direction,
+                                    .xl = std::move(xl)};
+    std::optional<nn::CrossBranch> cross_branch;
+    if (c.cross_attention) cross_branch.emplace(nn::CrossBranch{std::move(cross_norm), nn::CrossAttention(config, std::move(cross))});
     w.blocks.emplace_back(c.placement, std::move(norms), nn::AttentionLayer(std::move(config), std::move(attention)),
-                          nn::FeedForward(c.activation, std::move(gate), std::move(up), std::move(down)));
+                          nn::FeedForward(c.activation, std::move(gate), std::move(up), std::move(down)), std::move(cross_branch));
   }
+  reader.turn_to(Side::kDecoder);
+}
+
+// Tied weights are stored once. A head that is there is used, unless the file says that it is the embedding: then it has
+// to be the same, because nobody can know which of two different ones was meant.
+void read_head(Reader& reader, const Family& family, const Facts& facts, const DecoderConfig& c, DecoderWeights& w) {
+  const TensorInfo* head = reader.find(*family.find(Part::kHead), 0, ".weight", !c.tied_embeddings && facts.kind == FileKind::kHuggingFace);
+  if (head != nullptr && c.tied_embeddings && facts.tied_embeddings.value_or(false)) {
+    const TensorInfo* embedding = reader.find(*family.find(Part::kEmbedding), 0, ".weight", true);
+    if (embedding != nullptr && !reader.same(*head, *embedding))
+      fail(Code::kCorruptData, "[Model::load] the configuration says that head and embedding are the same weights, but tensor {} differs from {}", head->name,
+           embedding->name);
+  } else if (head != nullptr) {
+    w.head = reader.linear(Part::kHead, 0, c.vocab_size, c.hidden_size);
+  }
+}
+
+}  // namespace
+
+LoadedModel read_weights(OpenedModel& opened, const Family& family, const ModelOptions& options) {
+  LoadedModel loaded;
+  DecoderConfig& c = loaded.main.config = configure(family, opened.facts);
+  if (!kernels::is_cache_type(options.cache_type))
+    fail(Code::kUnsupported, "[Model::load] caches of type {} are not supported, use f32, f16, bf16 or i8", info(options.cache_type).name);
+  c.cache_type = options.cache_type;
+  Reader reader(opened, family, c, options);
+  complete_config(opened, family, reader, c);
+  if (c.vocab_size < 1) fail(Code::kCorruptData, "[Model::load] neither the metadata nor an embedding gives the size of the vocabulary");
+  const int64_t context = options.context == 0 ? c.context : options.context;
+  const auto architecture = opened.facts.shape ? opened.facts.shape->architecture : nn::Architecture::kDecoder;
+
+  DecoderWeights& w = loaded.main.weights;
+  const auto embedding = std::make_shared<const nn::Linear>(reader.linear(Part::kEmbedding, 0, c.vocab_size, c.hidden_size));
+  w.embedding = embedding;
+  if (architecture == nn::Architecture::kEncoderDecoder) {
+    LoadedStack& encoder = loaded.encoder.emplace();
+    encoder.config = encoder_config(*opened.facts.shape, c);
+    encoder.weights.embedding = embedding;
+    read_stack(reader, family, encoder.config, context, Side::kEncoder, encoder.weights);
+  }
+  read_head(reader, family, opened.facts, c, w);
+  read_stack(reader, family, c, context, architecture == nn::Architecture::kEncoder ? Side::kEncoder : Side::kDecoder, w);
   reader.finish();
   loaded.weight_bytes = reader.bytes();
   return loaded;

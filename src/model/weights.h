@@ -1,4 +1,4 @@
-// Reading the weights of a decoder, one tensor at a time.
+// Reading the weights of a model, one tensor at a time.
 #pragma once
 
 #include "model/decoder.h"
@@ -7,9 +7,14 @@
 
 namespace regard::model {
 
-struct LoadedDecoder {
+struct LoadedStack {
   DecoderConfig config;
   DecoderWeights weights;
+};
+
+struct LoadedModel {
+  LoadedStack main;                    ///< what has the head: the decoder, or an encoder alone
+  std::optional<LoadedStack> encoder;  ///< of an encoder-decoder
   uint64_t weight_bytes = 0;  ///< memory that they take
 };
 
@@ -17,6 +22,6 @@ struct LoadedDecoder {
 /// one that the file has transposed.
 /// Errors: kCorruptData naming all missing tensors, all that nobody asked for, or the one whose shape is not the expected
 /// one; kUnsupported for tensor types that no kernel multiplies; kCancelled.
-LoadedDecoder read_decoder(OpenedModel& opened, const Family& family, const ModelOptions& options);
+LoadedModel read_weights(OpenedModel& opened, const Family& family, const ModelOptions& options);
 
 }  // namespace regard::model

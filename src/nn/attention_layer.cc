@@ -9,7 +9,6 @@
 #include "nn/rows.h"
 
 namespace regard::nn {
-namespace {
 
 AttentionLayerConfig completed(AttentionLayerConfig c) {
   require(c.hidden_size > 0 && c.num_q_heads > 0 && c.num_kv_heads > 0, "[AttentionLayer] hidden size {}, {} query heads, {} key/value heads; expected at least 1 of each",
@@ -27,14 +26,20 @@ AttentionLayerConfig completed(AttentionLayerConfig c) {
   const auto heads = static_cast<size_t>(c.num_q_heads);
   require(c.alibi_slopes.empty() || c.alibi_slopes.size() == heads, "[AttentionLayer] {} slopes for {} query heads", c.alibi_slopes.size(), heads);
   require(c.t5_table.size() % heads == 0, "[AttentionLayer] a table of {} biases for {} query heads", c.t5_table.size(), heads);
+  const size_t q_width = heads * static_cast<size_t>(c.head_dim);
+  require(c.xl.r.size() % q_width == 0 && (c.xl.r.empty() || (c.xl.u.size() == q_width && c.xl.v.size() == q_width)),
+          "[AttentionLayer] Transformer-XL's u, v and r have {}, {} and {} numbers; expected {}, as many, and a multiple of it", c.xl.u.size(), c.xl.v.size(),
+          c.xl.r.size(), q_width);
   return c;
 }
+
+namespace {
 
 // The biases of a layer for all sequences of a pass; keys are those of the caches, which stand at positions 0, 1, 2 ...
 void place_terms(const AttentionLayerConfig& config, std::span<const SequenceQueries> queries, std::span<const SequenceRows> sequences,
                  double scale, std::optional<ScoreTerms>& terms) {
   const AttentionOptions options = attention_options(config);
-  if (!options.alibi && !options.t5) return;
+  if (!options.alibi && !options.t5 && !options.xl) return;
   CallSizes sizes;
   sizes.batch = static_cast<int64_t>(queries.size());
   sizes.num_q_heads = config.num_q_heads;

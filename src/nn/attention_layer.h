@@ -14,6 +14,7 @@
 #include "nn/pass.h"
 #include "regard/mask.h"
 #include "regard/position.h"
+#include "regard/score_terms.h"
 
 namespace regard::nn {
 
@@ -28,9 +29,19 @@ struct AttentionLayerConfig {
   RopeOrder rope_order = RopeOrder::kHalfSplit;
   /// Biases by distance, see regard/score_terms.h; empty: none.
   std::vector<float> alibi_slopes;  ///< one per query head
-  std::vector<float> t5_table;      ///< [buckets, num_q_heads]; keys behind their query have the bias of distance 0
+  std::vector<float> t5_table;      ///< [buckets, num_q_heads]
   int64_t t5_max_distance = 128;
+  T5Direction t5_direction = T5Direction::kCausal;
+  /// Transformer-XL's terms, see regard/score_terms.h; no distances: none.
+  struct Xl {
+    std::vector<float> u, v;   ///< [num_q_heads, head_dim]
+    std::vector<float> r;      ///< [distances, num_q_heads, head_dim], projected
+    int64_t first_distance = 0;
+  } xl;
 };
+
+/// The configuration with every 0 that stands for another number replaced by it. Errors: kInvalidArgument for numbers out of range.
+AttentionLayerConfig completed(AttentionLayerConfig config);
 
 /// Separate projections, or one fused projection whose rows are all queries, then all keys, then all values.
 struct AttentionLayerWeights {
@@ -47,6 +58,7 @@ struct SequenceRows {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t first_position = 0;
+  const KvCache* source = nullptr;  ///< what cross-attention looks at, in a block that has one
 };
 
 /// Cosines and sines of every row of a pass, [rows, half] each; half 0: no rotation.

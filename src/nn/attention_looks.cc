@@ -57,7 +57,15 @@ AttentionOptions attention_options(const AttentionLayerConfig& config) {
   if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
   if (!config.t5_table.empty()) {
     const int64_t buckets = static_cast<int64_t>(config.t5_table.size()) / config.num_q_heads;
-    options.t5 = T5Bias{{config.t5_table.data(), {buckets, config.num_q_heads}}, T5Direction::kCausal, config.t5_max_distance};
+    options.t5 = T5Bias{{config.t5_table.data(), {buckets, config.num_q_heads}}, config.t5_direction, config.t5_max_distance};
+  }
+  if (const AttentionLayerConfig::Xl& xl = config.xl; !xl.r.empty()) {
+    const int64_t heads = config.num_q_heads, dim = config.head_dim;
+    options.xl = TransformerXl{{xl.u.data(), {heads, dim}},
+                               {xl.v.data(), {heads, dim}},
+                               {xl.r.data(), {static_cast<int64_t>(xl.r.size()) / (heads * dim), heads, dim}},
+                               xl.first_distance,
+                               0};
   }
   return options;
 }

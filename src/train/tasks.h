@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,11 @@ class Task {
   /// The most tokens of a sequence, and of what the encoder reads (0: there is no encoder).
   virtual int64_t seq() const = 0;
   virtual int64_t source_seq() const { return 0; }
+  /// Tokens that are no part of a text: padding, what the decoder begins with, what ends its text. Nothing for tasks without an encoder.
+  struct Frame {
+    int32_t padding, begin, end;
+  };
+  virtual std::optional<Frame> frame() const { return {}; }
   /// How a token is printed.
   virtual std::string token_text(int32_t id) const = 0;
 

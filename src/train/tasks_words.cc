@@ -48,6 +48,7 @@ class PigLatinTask final : public Task {
 
   int32_t vocab_size() const override { return kFirstLetter + 26; }
   int64_t source_seq() const override { return static_cast<int64_t>(kMaxWord); }
+  std::optional<Frame> frame() const override { return Frame{kPadding, kBegin, kEnd}; }
   // The begin sign, the word, "way".
   int64_t seq() const override { return static_cast<int64_t>(kMaxWord) + 4; }
   std::string token_text(int32_t id) const override {

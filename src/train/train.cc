@@ -14,6 +14,7 @@
 #include "train/start_file.h"
 #include "train/task_batches.h"
 #include "train/task_run.h"
+#include "train/task_tokenizer.h"
 #include "train/token_data.h"
 #include "train/trainer.h"
 
@@ -102,6 +103,7 @@ void check_objective(const TrainConfig& config) {
 struct Setting {
   std::unique_ptr<train_data::BatchSource> training, validation;
   Words words;
+  train_loop::SpecialIds special;
   int64_t vocab_size = 0;
   uint64_t data_hash = 0;
   TrainConfig shape_config;
@@ -112,6 +114,7 @@ Setting text_setting(const TrainConfig& config, const model::TrainableFile* file
   check_objective(config);
   Setting setting;
   setting.words = load_words(config.data, file);
+  if (setting.words.tokenizer) setting.special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
   setting.shape_config = config;
   Texts texts = load_texts(config, setting.words, stop);
   WindowOptions windows;
@@ -140,6 +143,11 @@ Setting task_setting(const TrainConfig& config) {
   setting.vocab_size = run.vocab_size;
   setting.shape_config = run.shape_config;
   setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, run.task->seq());
+  if (const auto frame = run.task->frame()) setting.special = {frame->begin, frame->end};
+  if (auto words = train_tasks::make_task_tokenizer(*run.task)) {
+    setting.words.tokenizer = std::move(words->tokenizer);
+    setting.words.file = std::move(words->json);
+  }
   return setting;
 }
 
@@ -173,14 +181,12 @@ TrainResult train(const TrainConfig& given, const TrainOptions& options) {
   shape = file ? train_loop::with_free_fields(shape, setting.shape_config, file->path()) : train_loop::transformer_config(setting.shape_config, setting.vocab_size);
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
   if (file && options.start == TrainStart::kNew) file->read(model->parameters(), options.stop);
-  train_loop::SpecialIds special;
-  if (setting.words.tokenizer) special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
   const bool of_family = file && file->family() != "regard";
   const train_loop::TrainerParts parts{.model = *model,
                                        .training = *setting.training,
                                        .validation = setting.validation.get(),
                                        .model_config = of_family ? file->config_json(config.run.save_as == TrainConfig::Run::SaveAs::kBf16 ? "bfloat16" : "float32")
-                                                                 : train_loop::model_config_json(shape, special, config.run.save_as),
+                                                                 : train_loop::model_config_json(shape, setting.special, config.run.save_as),
                                        .tokenizer = setting.words.file,
                                        .data_hash = setting.data_hash,
                                        .operations_per_token = nn::operations_per_token(shape, setting.shape_config.run.sequence),

@@ -1,5 +1,6 @@
 """`regard train` as a user meets it: configurations, a run and its files, stopping and going on, refusals."""
 import json
+import math
 import os
 import pathlib
 import pty
@@ -8,7 +9,7 @@ import struct
 import subprocess
 import time
 
-from command import Case, PROGRAM, clean_environment, main, run, start
+from command import Case, PROGRAM, clean_environment, load_npy, main, run, start
 
 SMALL = ["--set", "model.hidden_size=16", "--set", "model.layers=1", "--set", "model.heads=2", "--set", "run.sequence=16", "--set", "run.batch=4",
          "--set", "model.residual_dropout=0.1"]
@@ -63,6 +64,50 @@ class Train(Case):
         files = [pathlib.Path(self.path(f"{name}/latest/model.safetensors")).read_bytes() for name in ("whole", "other", "killed")]
         self.assertEqual(files[0], files[1])
         self.assertEqual(files[0], files[2])
+
+    def test_an_encoder_decoder_writes_what_teacher_forcing_says(self):
+        out = self.path("pig")
+        self.ok("train", "--set", "data.task=pig-latin", "--set", "model.type=regard", "--set", "model.architecture=encoder_decoder", *SMALL[:6],
+                "--set", "run.batch=16", "--set", "run.steps=60", "--set", "optimizer.learning_rate=0.01", "--out", out)
+        model = out + "/latest"
+        facts = json.loads(self.ok("info", "-m", model, "--json"))
+        self.assertEqual((facts["architecture"], facts["vocab_size"], facts["tokenizer"]), ("encoder_decoder", 29, True))
+        source = [int(i) for i in self.ok("tokens", "encode", "-m", model, "string").split()]
+        self.assertEqual(source, [3 + ord(letter) - ord("a") for letter in "string"])
+        result, = json.loads(self.ok("generate", "-m", model, "--prompt", "string", "-n", 9, "--ignore-eos", "--json"))["results"]
+        self.assertEqual(result["text"], "".join(chr(ord("a") + i - 3) for i in result["ids"] if i > 2))
+        self.assertEqual((len(result["ids"]), result["prompt_tokens"]), (9, 6))
+        npy = self.path("forced.npy")
+        words = ["logits", "-m", model, "--source", " ".join(map(str, source)), "--ids", " ".join(map(str, [1, *result["ids"][:-1]])), "--out", npy]
+        self.ok(*words)
+        (rows, columns), values = load_npy(npy)
+        self.assertEqual((rows, columns), (9, 29))
+        for i, chosen in enumerate(result["ids"]):
+            row = values[i * columns:(i + 1) * columns]
+            row[2] = -math.inf  # the end, which is ignored
+            self.assertEqual(row.index(max(row)), chosen)
+        best, = json.loads(self.ok("generate", "-m", model, "--prompt", "string", "--beams", 4, "--return", 4, "--json"))["results"]
+        self.assertEqual(len({tuple(text["ids"]) for text in best["texts"]}), 4)
+        self.assertEqual(self.ok("generate", "-m", model, "--prompt", "string", "--beams", 4).decode(), best["texts"][0]["text"] + "\n")
+        self.refused(8, "decoder", "chat", "-m", model, "--prompt", "x")
+        self.refused(2, "--source", "logits", "-m", model, "--ids", "1", "--out", npy, "--force")
+        self.refused(2, "decoder", "generate", "-m", model, "--prompt", "x", "--look")
+        self.refused(2, "start_ids hold 29", "generate", "-m", model, "--prompt", "x", "--start-ids", 29)
+
+    def test_an_encoder_says_what_it_thinks_of_each_token(self):
+        out = self.path("reverse")
+        self.ok("train", "--set", "data.task=reverse", "--set", "data.task_length=6", "--set", "model.type=regard", "--set", "model.architecture=encoder", *SMALL[:6],
+                "--set", "run.batch=32", "--set", "run.steps=150", "--set", "optimizer.learning_rate=0.01", "--out", out)
+        model, npy = out + "/latest", self.path("reverse.npy")
+        right = 0
+        for word in ("123456", "907182", "555012"):
+            self.ok("logits", "-m", model, "--prompt", word, "--out", npy, "--force")
+            (rows, columns), values = load_npy(npy)
+            self.assertEqual((rows, columns), (6, 10))
+            said = [max(range(10), key=lambda c: values[r * 10 + c]) for r in range(6)]
+            right += sum(a == int(b) for a, b in zip(said, reversed(word)))
+        self.assertGreater(right, 12, "of 18")
+        self.refused(8, "encoder", "generate", "-m", model, "--prompt", "12")
 
     def stopped(self, number):
         out = pathlib.Path(self.path(f"run{number}"))

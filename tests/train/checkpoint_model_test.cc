@@ -5,20 +5,18 @@
 #include <cstring>
 #include <functional>
 
-#include "../support/temp_dir.h"
-#include "base/rng.h"
-#include "format/safetensors_writer.h"
-#include "nn/training/transformer.h"
 #include "regard/error.h"
 #include "regard/model.h"
 #include "runtime/thread_pool.h"
-#include "train/model_config.h"
+#include "support/trained_checkpoint.h"
 
 namespace regard::train_test {
 namespace {
 
 using nn::Transformer;
 using nn::TransformerConfig;
+using testing_support::randomise;
+using testing_support::save;
 using testing_support::TempDir;
 
 // Longer than a tile of keys.
@@ -66,12 +64,17 @@ std::vector<Case> cases() {
   add("llama", "llama", llama_shape(), [](auto&) {});
   add("llama_tied", "llama", llama_shape(), [](auto& c) { c.head = nn::Head::kTied; });
   for (const auto& [name, position] : {std::pair{"none", nn::PositionKind::kNone}, std::pair{"sinusoidal", nn::PositionKind::kSinusoidal},
-                                       std::pair{"alibi", nn::PositionKind::kAlibi}, std::pair{"t5", nn::PositionKind::kT5}})
+                                       std::pair{"alibi", nn::PositionKind::kAlibi}, std::pair{"t5", nn::PositionKind::kT5},
+                                       std::pair{"xl", nn::PositionKind::kXl}})
     add(std::string("position_") + name, "regard", gpt2_shape(), [position](auto& c) { c.position = position; });
   add("t5_far", "regard", llama_shape(), [](auto& c) {
     c.position = nn::PositionKind::kT5;
     c.t5_buckets = 6;
     c.t5_max_distance = 200;
+  });
+  add("xl_grouped_post", "regard", llama_shape(), [](auto& c) {
+    c.position = nn::PositionKind::kXl;
+    c.placement = nn::NormPlacement::kPost;
   });
   add("attention_only", "regard", gpt2_shape(), [](auto& c) { c.intermediate_size = 0; });
   add("attention_only_post", "regard", gpt2_shape(), [](auto& c) {
@@ -99,29 +102,6 @@ std::vector<Case> cases() {
     c.mask = Mask::parse("per_head(causal, causal & window(3, 0), causal & dilated(2), causal & chunk(16))");
   });
   return all;
-}
-
-// Every number of the model random, biases and gains too: one that was left out or came twice shows.
-void randomise(Transformer<float>& model) {
-  nn::ParameterStore<float>& store = model.parameters();
-  const auto& parameters = store.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i)
-    for (int64_t n = 0; n < parameters[i].size; ++n) {
-      const auto bits = static_cast<double>(random_bits(3, i, static_cast<uint64_t>(n)) >> 11) * 0x1p-53;
-      const double gain = parameters[i].shape.size() == 1 && parameters[i].name.ends_with(".weight") ? 1 : 0;
-      store.value(static_cast<int>(i))[n] = static_cast<float>(gain + 0.9 * (bits - 0.5));
-    }
-}
-
-void save(Transformer<float>& model, const TempDir& directory) {
-  std::vector<SafetensorsEntry> entries;
-  for (size_t i = 0; i < model.parameters().parameters().size(); ++i) {
-    const nn::Parameter& p = model.parameters().parameters()[i];
-    const std::span<const float> values(model.parameters().value(static_cast<int>(i)), static_cast<size_t>(p.size));
-    entries.push_back({p.name, DType::kF32, p.shape, std::as_bytes(values)});
-  }
-  ASSERT_TRUE(write_safetensors(directory.path("model.safetensors"), entries));
-  directory.write("config.json", train_loop::model_config_json(model.config(), {}));
 }
 
 std::vector<int32_t> tokens_of(const TransformerConfig& config) {
@@ -182,22 +162,14 @@ std::string refusal(const TransformerConfig& config, Code code) {
   return "nothing was refused";
 }
 
-TEST(CheckpointRefusal, NamesWhatADecoderCannotBe) {
+TEST(CheckpointRefusal, NamesWhatAModelCannotBe) {
   const auto expect_names = [](const TransformerConfig& config, std::string_view what) {
     const std::string message = refusal(config, Code::kUnsupported);
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
   TransformerConfig c = gpt2_shape();
-  c.architecture = nn::Architecture::kEncoder;
-  expect_names(c, "architecture");
-  c.architecture = nn::Architecture::kEncoderDecoder;
-  expect_names(c, "architecture");
-  c = gpt2_shape();
   c.num_classes = 3;
   expect_names(c, "num_classes");
-  c = gpt2_shape();
-  c.position = nn::PositionKind::kXl;
-  expect_names(c, "position");
   c = gpt2_shape();
   c.mask = Mask::parse("causal | prefix(4)");
   expect_names(c, "query 0 sees key 1");
