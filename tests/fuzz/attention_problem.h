@@ -74,12 +74,12 @@ struct AttentionProblem {
   Mask mask = Mask::full();
   std::vector<uint8_t> seen;  // [batch, heads, q_len, kv_len]
   AttentionOptions options;
-  bool threads = false;      // to be computed by several, too
-  int64_t checked_isa = 0;   // number of the instruction set that more is asked of
+  // What is asked beside the values; one thing for each input, as each costs a forward and a backward call.
+  enum class Question { kPoison, kRowAlone, kThreads } question = Question::kPoison;
+  bool with_baseline = false;  // the instruction set without a fused multiply-add takes part
 
   explicit AttentionProblem(Choices& c) {
     const bool large = c.one_in(1024), medium = large || c.one_in(48);
-    threads = c.one_in(64);
     batch = 1 + c.below(2);
     kv_heads = 1 + c.below(2);
     heads = kv_heads * (1 + c.below(3));
@@ -92,7 +92,7 @@ struct AttentionProblem {
       dim = 1 + dim % 19;
       value_dim = 1 + value_dim % 18;
     }
-    const int64_t most_products = large ? 1'000'000 : medium ? 60'000 : 3'000;
+    const int64_t most_products = large ? 1'000'000 : medium ? 60'000 : 2'000;
     for (int64_t* length : {&q_len, &kv_len})
       while (*length > 1 && products() > most_products) *length = (*length + 1) / 2;
     q_begin = c.below(kv_len);
@@ -126,7 +126,9 @@ struct AttentionProblem {
       if (c.below(4) != 0) fill(xl_v, seed, 8, heads * dim, 1);
       fill(xl_r, seed, 9, count * heads * dim, 1);
     }
-    checked_isa = c.below(3);
+    const int64_t asked = c.below(16);
+    question = asked == 15 ? Question::kThreads : asked % 2 == 1 ? Question::kRowAlone : Question::kPoison;
+    with_baseline = c.below(4) == 0;
     point();
     for (int64_t row = 0; row < batch * heads * q_len; ++row)
       for (int64_t j = 0; j < kv_len; ++j)
