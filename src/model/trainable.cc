@@ -78,6 +78,7 @@ nn::TransformerConfig TrainableFile::shape(int64_t sequence) const {
     t.rope = windowed ? c.windowed_rope : c.rope;
     t.rope.order = RopeOrder::kHalfSplit;  // read() brings the rows into this order
     t.rope.declared_length = sequence;
+    if (t.rope.scaling == RopeScaling::kDynamic) t.max_positions = std::max(t.max_positions, sequence);  // what it is for
   }
   t.attention_scale = static_cast<double>(c.attention_scale);
   t.embedding_scale = static_cast<double>(c.embedding_scale);

@@ -15,6 +15,7 @@
 #include "format/safetensors_writer.h"
 #include "model/trainable.h"
 #include "nn/training/transformer.h"
+#include "regard/convert.h"
 #include "regard/error.h"
 #include "regard/model.h"
 #include "support/golden.h"
@@ -94,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
     Files, Trainable,
     testing::Values(Case{"hf/llama", "hf/llama/", "llama"}, Case{"hf/llama_linear", "hf/llama_linear/", "llama"}, Case{"hf/llama_yarn", "hf/llama_yarn/", "llama"},
                     Case{"hf/llama_dynamic", "hf/llama_dynamic/", "llama"}, Case{"hf/llama_longrope", "hf/llama_longrope/", "llama"},
-                    Case{"hf/mistral", "hf/mistral/", "llama"}, Case{"hf/gpt2", "hf/gpt2/", "gpt2"}, Case{"gguf/llama_q4_1.gguf", "gguf/llama_q4_1.", "llama"},
+                    Case{"hf/mistral", "hf/mistral/", "llama"}, Case{"hf/gpt2", "hf/gpt2/", "gpt2"}, Case{"gguf/llama_mixed.gguf", "gguf/llama_mixed.", "llama"},
                     Case{"gguf/qwen2_q5_0.gguf", "gguf/qwen2_q5_0.", "qwen2"}, Case{"gguf/gpt2_q8_0.gguf", "gguf/gpt2_q8_0.", "gpt2"}),
     [](const auto& param) {
       std::string name = param.param.file;
@@ -114,15 +115,29 @@ TEST(Trainable, NamesWhatCannotBeTrained) {
   };
   names("hf/gemma3", "norms behind the branches");
   names("hf/qwen3", "norms of queries and keys");
-  names("hf/qwen2", "a window on 1 of 3 layers");
+  names("hf/qwen2", "a window on 2 of 4 layers");
 }
 
 // The scaling of Llama 3 stands in a GGUF file as divisors of the frequencies; others have no name in config.json.
 TEST(Trainable, KnowsTheScalingOfLlama3InAFile) {
-  const TrainableFile opened(test::golden_path("hf/llama"));
-  EXPECT_EQ(opened.shape(64).rope.scaling, RopeScaling::kLlama3);
+  namespace fs = std::filesystem;
+  const TempDir directory;
+  fs::copy_file(test::golden_path("hf/llama/model.safetensors"), directory.path("model.safetensors"));
+  nlohmann::json config = test::read_json("hf/llama/config.json");
+  config["rope_parameters"]["rope_theta"] = 500000.0;
+  config["rope_parameters"]["original_max_position_embeddings"] = 8192;  // as published
+  directory.write("config.json", config.dump());
+  convert_model(directory.path(), directory.path("model.gguf"));
+  const TrainableFile opened(directory.path("model.gguf"));
+  const RopeConfig rope = opened.shape(64).rope, want = TrainableFile(directory.path()).shape(64).rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(rope.factor, 8);
+  const std::vector<double> frequencies = Rope(rope).frequencies();
+  ASSERT_EQ(frequencies.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(frequencies[i], Rope(want).frequencies()[i]);
+  EXPECT_NE(opened.config_json("float32").find("llama3"), std::string::npos);
   try {
-    const TrainableFile mixed(test::golden_path("gguf/llama_mixed.gguf"));  // its divisors are made up
+    const TrainableFile made_up(test::golden_path("gguf/llama_q4_1.gguf"));
     ADD_FAILURE() << "taken";
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("rope_freqs"), std::string_view::npos) << error.what();
