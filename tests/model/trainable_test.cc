@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -142,58 +140,6 @@ TEST(Trainable, KnowsTheScalingOfLlama3InAFile) {
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("rope_freqs"), std::string_view::npos) << error.what();
   }
-}
-
-// tools/golden/fine_tuning.py: what transformers finds for SmolLM2's weights in float64.
-TEST(RealModelTraining, LossAndGradientsOfTransformers) {
-  const char* models = std::getenv("REGARD_MODELS");
-  if (models == nullptr) GTEST_SKIP() << "REGARD_MODELS is not set";
-  const nlohmann::json golden = test::read_json("models/smollm2_gradients.json");
-  const std::filesystem::path path = std::filesystem::path(models) / golden["file"].get<std::string>();
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
-  const TrainableFile file(path.string());
-  nn::TransformerConfig shape = file.shape(golden["seq"]);
-  nn::Transformer<float> model(shape, 1);
-  file.read(model.parameters(), nullptr);
-  const auto tokens = golden["tokens"].get<std::vector<int32_t>>(), labels = golden["labels"].get<std::vector<int32_t>>();
-  nn::TokenBatch batch;
-  batch.batch = golden["batch"];
-  batch.seq = golden["seq"];
-  batch.tokens = tokens;
-  batch.labels = labels;
-  const auto counted = std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; });
-  ThreadPool pool(2);
-  const nn::LossSum loss = model.forward_backward(pool, batch, {.loss_scale = 1 / static_cast<double>(counted)});
-  ASSERT_EQ(loss.counted, counted);
-  EXPECT_NEAR(loss.nats / static_cast<double>(counted), golden["loss"].get<double>(), 1e-4 * golden["loss"].get<double>());
-
-  constexpr double kTolerance = 1e-4;
-  double worst = 0;
-  size_t compared = 0;
-  for (size_t i = 0; i < model.parameters().parameters().size(); ++i) {
-    const nn::Parameter& p = model.parameters().parameters()[i];
-    SCOPED_TRACE(p.name);
-    ASSERT_TRUE(golden["gradients"].contains(p.name));
-    const nlohmann::json& want = golden["gradients"][p.name];
-    const float* g = model.parameters().gradient(static_cast<int>(i));
-    double squares = 0, projection = 0;
-    for (int64_t k = 0; k < p.size; ++k) {
-      squares += static_cast<double>(g[k]) * static_cast<double>(g[k]);
-      const bool odd = (static_cast<uint64_t>(k) * 2654435761u % (uint64_t{1} << 32) >> 16 & 1) != 0;
-      projection += odd ? -static_cast<double>(g[k]) : static_cast<double>(g[k]);
-    }
-    const double norm = want["norm"], largest = want["largest"];
-    EXPECT_NEAR(std::sqrt(squares), norm, kTolerance * norm);
-    EXPECT_NEAR(projection, want["projection"].get<double>(), kTolerance * norm);
-    for (size_t n = 0; n < want["at"].size(); ++n) {
-      const double error = std::fabs(static_cast<double>(g[want["at"][n].get<int64_t>()]) - want["values"][n].get<double>()) / largest;
-      EXPECT_LE(error, kTolerance) << want["at"][n];
-      worst = std::max(worst, error);
-      ++compared;
-    }
-  }
-  EXPECT_EQ(model.parameters().parameters().size(), golden["gradients"].size());
-  std::printf("%zu tensors, %zu elements of gradients within %.1e of the largest of their tensor\n", golden["gradients"].size(), compared, worst);
 }
 
 }  // namespace
