@@ -18,13 +18,6 @@ Result<int64_t> integer(const JsonObject& o, std::string_view key, int64_t max) 
   return value.as_integer(1, max);
 }
 
-Failure unsupported(const JsonObject& o, std::string_view key, std::string_view why) {
-  const auto value = o.find(key);
-  Failure refused = (value ? *value : o.value()).refuse(why);
-  refused.code = Code::kUnsupported;
-  return refused;
-}
-
 Result<nn::TransformerConfig> read_shape(const JsonObject& o) {
   nn::TransformerConfig c;
   c.architecture = nn::Architecture::kEncoderDecoder;

@@ -43,13 +43,6 @@ Result<bool> flag(const JsonObject& o, std::string_view key) {
   return value.as_bool();
 }
 
-Failure unsupported(const JsonObject& o, std::string_view key, std::string_view why) {
-  const auto value = o.find(key);
-  Failure refused = (value ? *value : o.value()).refuse(why);
-  refused.code = Code::kUnsupported;
-  return refused;
-}
-
 Result<Mask> mask_field(const JsonObject& o, std::string_view key) {
   constexpr size_t kMaxText = 1 << 16;
   REGARD_TRY(const JsonValue value, o.get(key));
@@ -83,6 +76,13 @@ Result<Mask> causal_mask(const JsonObject& o, int64_t heads) {
 }
 
 }  // namespace
+
+Failure unsupported(const JsonObject& o, std::string_view key, std::string_view why) {
+  const auto value = o.find(key);
+  Failure refused = (value ? *value : o.value()).refuse(why);
+  refused.code = Code::kUnsupported;
+  return refused;
+}
 
 Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   REGARD_TRY(const JsonDocument document, JsonDocument::parse(config_json, "config.json"));

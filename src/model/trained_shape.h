@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "format/json_reader.h"
 #include "model/facts.h"
 #include "model/family.h"
 
@@ -12,6 +13,9 @@ namespace regard::model {
 /// Reads the shape. Refused with kCorruptData: missing fields, wrong types, numbers that do not go together; kUnsupported, by
 /// name: classifiers, and a decoder whose mask shows later keys, which cannot write token by token.
 Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json);
+
+/// Refuses the value of `key`, or the object where it has none, as valid but not implemented: kUnsupported.
+Failure unsupported(const JsonObject& o, std::string_view key, std::string_view why);
 
 /// What the shape says of itself, as of every other file.
 void add_shape(const nn::TransformerConfig& shape, Facts& facts);
