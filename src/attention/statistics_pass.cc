@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "kernels/attention_statistics.h"
+#include "kernels/registry.h"
 #include "runtime/thread_pool.h"
 
 namespace regard {
@@ -277,7 +278,7 @@ class StatisticsPass::Block {
   const Scratch& scratch_;
   const kernels::AttentionKernels& kernel_ = *kernels::kernels().attention;
   const kernels::AttentionStatisticsKernels& statistics_ =
-      kernels::attention_statistics_kernels(kernels::kernels().isa);
+      *kernels::kernels().attention_statistics;
   RowBlock rows_;
   TileRange tiles_;
   int padded_;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "base/isa.h"
 #include "kernels/attention.h"
 
 namespace regard::kernels {
@@ -25,8 +24,5 @@ struct AttentionStatisticsKernels {
   /// the same vector; `set` [4] may be null for the empty one. Sums are in f32, lane by lane in rising order.
   TileSums (*tile_sums)(const float* weights, const uint64_t* seen, const uint64_t* set) noexcept;
 };
-
-/// Those of an instruction set that the machine has.
-const AttentionStatisticsKernels& attention_statistics_kernels(Isa isa) noexcept;
 
 }  // namespace regard::kernels

@@ -6,19 +6,21 @@
 
 namespace regard::kernels {
 
-#define REGARD_DECLARE_SET(isa_namespace)                    \
-  namespace isa_namespace {                                  \
-  extern const ElementwiseKernels kElementwise;              \
-  extern const LinearKernels kLinear;                        \
-  extern const AttentionKernels kAttention;                  \
-  extern const AttentionBackwardKernels kAttentionBackward;  \
-  extern const GemmKernels kGemm;                            \
-  extern const TrainingKernels kTraining;                    \
+#define REGARD_DECLARE_SET(isa_namespace)                       \
+  namespace isa_namespace {                                     \
+  extern const ElementwiseKernels kElementwise;                 \
+  extern const LinearKernels kLinear;                           \
+  extern const AttentionKernels kAttention;                     \
+  extern const AttentionBackwardKernels kAttentionBackward;     \
+  extern const GemmKernels kGemm;                               \
+  extern const TrainingKernels kTraining;                       \
+  extern const AttentionStatisticsKernels kAttentionStatistics; \
   }
 #define REGARD_SET(isa, isa_namespace)                                                                   \
   KernelSet {                                                                                            \
     isa, &isa_namespace::kElementwise, &isa_namespace::kLinear, &isa_namespace::kAttention,              \
-        &isa_namespace::kAttentionBackward, &isa_namespace::kGemm, &isa_namespace::kTraining              \
+        &isa_namespace::kAttentionBackward, &isa_namespace::kGemm, &isa_namespace::kTraining,            \
+        &isa_namespace::kAttentionStatistics                                                             \
   }
 
 // Which sets there are: all that the processor's family has, without those that the CMake option REGARD_ISAS leaves out.
@@ -59,7 +61,7 @@ const KernelSet kSets[] = {
 #if defined(REGARD_HAS_AVX512_BF16)
     // In f32 it is avx512, not one bit apart.
     {Isa::kAvx512Bf16, &avx512::kElementwise, &avx512::kLinear, &avx512::kAttention, &avx512::kAttentionBackward,
-     &avx512::kGemm, &avx512::kTraining, &avx512_bf16::kAttentionBf16, &avx512_bf16::kGemmBf16},
+     &avx512::kGemm, &avx512::kTraining, &avx512::kAttentionStatistics, &avx512_bf16::kAttentionBf16, &avx512_bf16::kGemmBf16},
 #endif
 };
 

@@ -11,6 +11,7 @@
 
 namespace regard::kernels {
 
+struct AttentionStatisticsKernels;
 struct AttentionBf16Kernels;
 struct GemmBf16Kernels;
 
@@ -22,6 +23,7 @@ struct KernelSet {
   const AttentionBackwardKernels* attention_backward;
   const GemmKernels* gemm;
   const TrainingKernels* training;
+  const AttentionStatisticsKernels* attention_statistics;
   // On bf16 dot products; null: this set has none.
   const AttentionBf16Kernels* attention_bf16 = nullptr;
   const GemmBf16Kernels* gemm_bf16 = nullptr;

@@ -4,6 +4,7 @@
 
 #include "attention/packed.h"
 #include "kernels/attention_statistics.h"
+#include "kernels/registry.h"
 #include "regard/attention_weights.h"
 #include "regard/runtime.h"
 
@@ -236,7 +237,7 @@ TEST(StatisticsPass, ANanThatIsSeenShowsAndAHiddenOneDoesNot) {
 }
 
 TEST(StatisticsPass, TheSumsOfATile) {
-  const kernels::AttentionStatisticsKernels& kernel = kernels::attention_statistics_kernels(kernels::kernels().isa);
+  const kernels::AttentionStatisticsKernels& kernel = *kernels::kernels().attention_statistics;
   std::vector<float> p(256);
   for (size_t j = 0; j < 256; ++j) p[j] = std::exp2(-gaussian(3, j) * gaussian(3, j) * (j % 5 == 0 ? 40 : 1));
   p[77] = p[200] = 1;
