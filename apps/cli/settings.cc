@@ -42,7 +42,7 @@ class File {
   explicit File(const std::string& path) : path_(path) {}
 
   Json parse() const {
-    const std::string text = read_text(path_);
+    const std::string text = read();
     std::vector<std::set<std::string>> open;  // the names of each object that is not closed yet
     try {
       return Json::parse(text, [&](int, Json::parse_event_t event, Json& parsed) {
@@ -54,6 +54,8 @@ class File {
       });
     } catch (const Json::parse_error& error) {
       refuse(fmt::format("not JSON, at byte {}", error.byte));
+    } catch (const Json::out_of_range&) {  // such as 1e999
+      refuse("a number is too large");
     }
   }
 
@@ -82,6 +84,17 @@ class File {
   [[noreturn]] void refuse(const std::string& says) const { throw UsageError(fmt::format("{}: {}", path_, says)); }
 
  private:
+  // Every command waits for this file, so it must not be a pipe or grow without end.
+  std::string read() const {
+    struct stat found = {};
+    if (::stat(path_.c_str(), &found) == 0) {
+      if (!S_ISREG(found.st_mode)) refuse("not a regular file");
+      if (found.st_size > kMaxBytes) refuse(fmt::format("{} bytes; settings have at most {}", found.st_size, kMaxBytes));
+    }
+    return read_text(path_);
+  }
+
+  static constexpr off_t kMaxBytes = 1 << 20;
   const std::string& path_;
 };
 

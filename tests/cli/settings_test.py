@@ -1,4 +1,6 @@
 """A user's own defaults: where they stand between the environment and the table, and what is refused."""
+import os
+
 from command import Case, MODEL, main
 
 GENERATE = ("generate", "-m", MODEL, "-p", "x", "--print-config")
@@ -56,6 +58,7 @@ class Settings(Case):
                            ('{"seed": 1, "seed": 2}', "'seed' stands there twice"),
                            ('{"generate": {"seed": 1}, "generate": {}}', "'generate' stands there twice"),
                            ('{"threads": 0}', "threads of"),
+                           ('{"threads": 1e999}', "a number is too large"),
                            ('{"threads": 1.5}', "'1.5'; give a whole number"),
                            ('{"threads": "many"}', "'many'; give a whole number"),
                            ('{"threads": [1, 2]}', "has 2 values; give one"),
@@ -75,7 +78,11 @@ class Settings(Case):
                 self.assertIn(str(path), message)
                 self.assertTrue(self.ok("generate", "--help", "--settings", path).startswith(b"usage:"))
         self.refused(3, "cannot read", *GENERATE, "--settings", self.directory / "none.toml")
-        self.refused(2, "irectory", *GENERATE, "--settings", self.directory)
+        self.refused(2, "not a regular file", *GENERATE, "--settings", self.directory)
+        self.refused(2, "not a regular file", *GENERATE, "--settings", "/dev/zero")
+        os.mkfifo(self.directory / "pipe")
+        self.refused(2, "not a regular file", *GENERATE, "--settings", self.directory / "pipe")
+        self.refused(2, "settings have at most", *GENERATE, "--settings", self.write(" " * (1 << 21) + "{}"))
 
 
 if __name__ == "__main__":
