@@ -147,8 +147,8 @@ TEST(PackedLooks, RectanglesArePartsOfTheWhole) {
     for (int64_t h = 0; h < kHeads; ++h) {
       for (int64_t i = 0; i < rows; ++i) {
         const auto a = static_cast<size_t>(h * rows + i), b = static_cast<size_t>(h * t.q_total + queries.begin + i);
-        ASSERT_TRUE(same_bits(&part.weights[a * static_cast<size_t>(columns)],
-                              &all.weights[b * static_cast<size_t>(t.k_total) + static_cast<size_t>(keys.begin)], columns));
+        ASSERT_TRUE(same_bits(part.weights.data() + a * static_cast<size_t>(columns),
+                              all.weights.data() + b * static_cast<size_t>(t.k_total) + keys.begin, columns));
         ASSERT_EQ(bits(part.mass[a]), bits(all.mass[b]));
         ASSERT_EQ(bits(part.distance[a]), bits(all.distance[b]));
         ASSERT_EQ(part.largest_key[a], all.largest_key[b]);
