@@ -13,6 +13,18 @@ std::string size_text(uint64_t bytes) {
   return b < 1024 * kMebi ? fmt::format("{:.1f} MiB", b / kMebi) : fmt::format("{:.2f} GiB", b / (1024 * kMebi));
 }
 
+// Three digits that count: "110 thousand", "1.47 million".
+std::string count_text(int64_t count) {
+  auto value = static_cast<double>(count);
+  const char* unit = "";
+  for (const char* next : {" thousand", " million", " billion"}) {
+    if (value < 999.5) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.{}f}{}", value, *unit == '\0' || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, unit);
+}
+
 int run_info(Context& context) {
   const Arguments& arguments = context.arguments;
   const ModelInfo info = Model::describe(arguments.text("model"));
@@ -26,7 +38,7 @@ int run_info(Context& context) {
     json.member("architecture", info.architecture).member("encoder_layers", info.num_encoder_layers);
     json.member("layers", info.num_layers).member("hidden_size", info.hidden_size).member("q_heads", info.num_q_heads);
     json.member("kv_heads", info.num_kv_heads).member("head_dim", info.head_dim).member("ffn_size", info.ffn_size);
-    json.member("vocab_size", info.vocab_size).member("context", info.context).member("window", info.window);
+    json.member("vocab_size", info.vocab_size).member("context", info.context).member("max_context", info.max_context).member("window", info.window);
     json.member("parameters", info.num_parameters).key("tensor_types").begin_object();
     for (const auto& [type, count] : info.tensor_types) json.member(type, count);
     json.end().member("tokenizer", info.has_tokenizer).member("chat_template", info.has_chat_template);
@@ -41,13 +53,13 @@ int run_info(Context& context) {
   for (const auto& [type, count] : info.tensor_types) types.push_back(fmt::format("{} {}", count, type));
   out.print("name          {}\n", info.name.empty() ? "none" : printable(info.name));
   out.print("family        {} ({})\n", info.family, info.format);
-  out.print("parameters    {:.1f} million\n", static_cast<double>(info.num_parameters) / 1e6);
+  out.print("parameters    {}\n", count_text(info.num_parameters));
   if (info.architecture != "decoder") out.print("architecture  {}\n", info.architecture);
   out.print("layers        {}{}, {} wide, feed-forward {}\n", info.num_encoder_layers > 0 ? fmt::format("{} + ", info.num_encoder_layers) : "", info.num_layers, info.hidden_size, info.ffn_size);
   out.print("attention     {} query heads, {} key heads, {} each{}\n", info.num_q_heads, info.num_kv_heads, info.head_dim,
             info.window > 0 ? fmt::format(", window {} keys", info.window) : "");
   out.print("vocabulary    {} tokens\n", info.vocab_size);
-  out.print("context       {} tokens\n", info.context);
+  out.print("context       {} tokens{}\n", info.context, info.max_context > 0 ? ", the most that its learned positions are for" : "");
   out.print("tensors       {}\n", fmt::join(types, ", "));
   out.print("tokenizer     {}\n", info.has_tokenizer ? "yes" : "no");
   out.print("chat template {}\n", info.has_chat_template ? "yes" : "no");

@@ -40,7 +40,7 @@ struct ModelOptions {
 /// What is inside a model file. All of it is read from the file; nothing is run.
 struct ModelInfo {
   std::string family;        ///< "llama", "qwen2", "qwen3", "gemma3", ...
-  std::string name;          ///< the file's own name for itself, may be empty
+  std::string name;          ///< the file's own name for itself, else that of the directory; empty for a GGUF file without one
   std::string format;        ///< "gguf" or "safetensors"
   std::string architecture = "decoder";  ///< or "encoder", "encoder_decoder"
   int64_t num_layers = 0;          ///< of the decoder, or of an encoder alone
@@ -52,6 +52,7 @@ struct ModelInfo {
   int64_t ffn_size = 0;
   int64_t vocab_size = 0;
   int64_t context = 0;       ///< tokens that the model was trained for
+  int64_t max_context = 0;   ///< tokens that its learned positions are for, which no context can pass; 0: positions are no table
   int64_t window = 0;        ///< keys that a windowed layer's query sees, itself included; 0: no window
   int64_t num_parameters = 0;
   uint64_t file_bytes = 0;

@@ -136,7 +136,7 @@ class Run {
     std::vector<Continuation> all;
     for (size_t beam = 0; beam < search.live.size(); ++beam) add_continuations(search, beam, logits.subspan(beam * vocab(), vocab()), looked_at, all);
     if (all.empty() && search.ended.empty())
-      fail(Code::kNumeric, "[beam_search] prompt {}: no id is left to choose from: all are banned or have probability 0", search.index);
+      fail(Code::kNumeric, "[beam_search] prompt {}: no id is left to choose from: all are banned or have probability 0", search.index + 1);
     std::sort(all.begin(), all.end(), better);
     if (all.size() > looked_at) all.resize(looked_at);
 

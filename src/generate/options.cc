@@ -44,13 +44,20 @@ void check_generate(const GenerateOptions& o) {
     require(!s.empty() && s.size() <= kMaxStopStringBytes, "[generate] a stop string of {} bytes; expected 1 to {}", s.size(), kMaxStopStringBytes);
 }
 
+std::string larger_context_advice(const Model& model) {
+  const int64_t most = model.info().max_context;
+  if (most == 0) return ", or load the model with a larger context (--context)";
+  if (model.context() < most) return fmt::format(", or load the model with a larger context (--context, up to {})", most);
+  return fmt::format("; this model has learned positions for {} tokens and no more", most);
+}
+
 void check_prompt(const Model& model, int64_t index, int64_t known, std::span<const int32_t> prompt) {
   const auto fed = static_cast<int64_t>(prompt.size());
-  require(fed > 0, "[generate] prompt {} is empty; give at least one token (a model with a start token accepts that one)", index);
+  require(fed > 0, "[generate] prompt {} is empty; give at least one token (a model with a start token accepts that one)", index + 1);
   for (int32_t id : prompt)
-    require(id >= 0 && id < model.info().vocab_size, "[generate] prompt {} holds id {}; the vocabulary has {}", index, id, model.info().vocab_size);
-  require(known + fed <= model.context(), "[generate] prompt {} makes a text of {} tokens, the context has room for {}; shorten it or load the model with a larger context",
-          index, known + fed, model.context());
+    require(id >= 0 && id < model.info().vocab_size, "[generate] prompt {} holds id {}; the vocabulary has {}", index + 1, id, model.info().vocab_size);
+  require(known + fed <= model.context(), "[generate] prompt {} makes a text of {} tokens, the context has room for {}; shorten it{}", index + 1, known + fed, model.context(),
+          larger_context_advice(model));
 }
 
 std::optional<TextBegin> begin_text(const Model& model, int64_t index, std::span<const int32_t> prompt, const GenerateOptions& options) {

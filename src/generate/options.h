@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "regard/generate.h"
@@ -12,8 +13,11 @@ namespace regard {
 void check_sampling(const SamplingOptions& options);
 void check_generate(const GenerateOptions& options);
 
+/// What else to do about a text that does not fit the context, behind "shorten it": a larger one, if the model can have it.
+std::string larger_context_advice(const Model& model);
+
 /// Errors: kInvalidArgument for a prompt that is empty, holds an id outside the vocabulary, or does not fit the context beside
-/// `known` tokens.
+/// `known` tokens. Prompts are counted from 0 here, from 1 in what is said.
 void check_prompt(const Model& model, int64_t index, int64_t known, std::span<const int32_t> prompt);
 
 /// A text that is about to be written.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "generate/options.h"
 #include "generate/verse_vocabulary.h"
 #include "text/utf8.h"
 
@@ -43,15 +44,21 @@ std::vector<char32_t> characters_of(std::string_view text) {
 class Form {
  public:
   Form(const VerseVocabulary& vocabulary, std::string_view acrostic, int64_t width) : free_(vocabulary.han()), width_(width) {
+    const std::vector<char32_t> asked = characters_of(acrostic);
+    // No character would do with such a model, so it is the model that is to be changed, not the acrostic.
+    if (free_.empty())
+      fail(Code::kInvalidArgument, "[write_acrostic] this model's tokens {}; take a model of Chinese verse whose tokens are characters, such as models/poet",
+           vocabulary.only_characters() ? "have no Han characters" : "are not characters, and none of them is a Han character");
     std::vector<char32_t> unknown, others;
-    for (char32_t c : characters_of(acrostic)) {
+    for (char32_t c : asked) {
       const std::optional<int32_t> id = vocabulary.find(c);
       std::vector<char32_t>* refused = !id ? &unknown : !is_han(c) ? &others : nullptr;
       if (refused == nullptr) given_.push_back(*id);
       else if (std::find(refused->begin(), refused->end(), c) == refused->end()) refused->push_back(c);
     }
-    require(unknown.empty(), "[write_acrostic] unknown to this model: {}; take characters of its training text (a model of simplified characters knows no traditional ones)",
-            named(unknown));
+    require(unknown.empty(), "[write_acrostic] unknown to this model: {}; {}", named(unknown),
+            vocabulary.only_characters() ? "take characters of its training text (a model of simplified characters knows no traditional ones)"
+                                         : "its tokens are not characters; take a model of Chinese verse whose tokens are, such as models/poet");
     require(others.empty(), "[write_acrostic] no Han characters: {}; a verse begins with one", named(others));
     for (const char32_t mark : {kVerseComma, kVerseStop}) {
       const std::optional<int32_t> id = vocabulary.find(mark);
@@ -139,8 +146,8 @@ std::vector<Poem> write_acrostic(const Model& model, std::string_view acrostic, 
   const std::vector<int32_t> start = start_of(tokenizer, vocabulary);
   const auto begun = static_cast<int64_t>(start.size());
   require(begun + form.size() <= model.context(),
-          "[write_acrostic] this poem makes a text of {} tokens, the context has room for {}; give fewer characters or load the model with a larger context",
-          begun + form.size(), model.context());
+          "[write_acrostic] this poem makes a text of {} tokens, the context has room for {}; give fewer characters{}", begun + form.size(),
+          model.context(), larger_context_advice(model));
 
   // A prompt is not empty, so the first given character belongs to it: it is nobody's choice anyway.
   std::vector<int32_t> prompt = start;

@@ -24,6 +24,7 @@ VerseVocabulary::VerseVocabulary(const Tokenizer& tokenizer) {
     if (bytes.empty()) continue;
     const Utf8Char c = next_char(bytes);
     if (c.valid() && c.size == bytes.size()) characters_.emplace(c.code_point, id);  // keeps the first
+    if (c.valid() && c.size < bytes.size()) only_characters_ = false;
   }
   for (const auto& [c, id] : characters_)
     if (is_han(c)) han_.push_back(id);

@@ -24,10 +24,13 @@ class VerseVocabulary {
   std::optional<int32_t> find(char32_t c) const;
   /// Those of all Han characters, in the order of the characters.
   const std::vector<int32_t>& han() const noexcept { return han_; }
+  /// Whether no token is longer than a character: of a vocabulary of words and pieces most are.
+  bool only_characters() const noexcept { return only_characters_; }
 
  private:
   std::map<char32_t, int32_t> characters_;
   std::vector<int32_t> han_;
+  bool only_characters_ = true;
 };
 
 }  // namespace regard

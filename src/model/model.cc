@@ -20,7 +20,7 @@ constexpr int64_t kUsualChunk = 512;
 ModelInfo describe_opened(const OpenedModel& opened, const model::Family& family, const model::DecoderConfig& config) {
   ModelInfo info;
   info.family = family.name;
-  info.name = opened.facts.name;
+  info.name = opened.facts.name.empty() && opened.facts.kind == model::FileKind::kHuggingFace ? model::directory_name(opened.path) : opened.facts.name;
   info.format = opened.source.format() == WeightFormat::kGguf ? "gguf" : "safetensors";
   if (opened.facts.shape) {
     constexpr std::string_view kNames[] = {"decoder", "encoder", "encoder_decoder"};
@@ -35,6 +35,7 @@ ModelInfo describe_opened(const OpenedModel& opened, const model::Family& family
   info.ffn_size = config.ffn_size;
   info.vocab_size = config.vocab_size;
   info.context = config.context;
+  if (config.position == nn::PositionKind::kLearned) info.max_context = config.max_positions;
   for (bool windowed : config.windowed)
     if (windowed) info.window = config.window;
   info.file_bytes = opened.source.file_bytes();

@@ -89,6 +89,11 @@ OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenize
 
 }  // namespace
 
+std::string directory_name(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();  // links stay, "." and ".." go
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 OpenedModel open_model(const std::string& path, FileAccess access, WithTokenizer with_tokenizer) {
   const TensorAccess tensor_access = access == FileAccess::kMap ? TensorAccess::kMap : TensorAccess::kRead;
   std::error_code ignored;

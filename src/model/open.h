@@ -20,6 +20,9 @@ struct OpenedModel {
   std::optional<std::string> chat_template;
 };
 
+/// What a directory is called, however it was written: "run/latest/" and "." too.
+std::string directory_name(const std::string& path);
+
 enum class WithTokenizer { kNo, kYes };
 
 /// Opens a GGUF file or a Hugging Face directory and reads everything but the tensors. Errors: as Model::load.

@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from command import Case, GOLDEN, MODEL, load_npy, main, run, start
+from command import Case, GOLDEN, MODEL, ROOT, load_npy, main, run, start
 
 HF = GOLDEN / "hf" / "llama"
 
@@ -193,6 +193,9 @@ class Generate(Case):
         shown = self.ok(*words, "--look").decode()
         self.assertTrue(shown.startswith(text + "\n"))
         self.assertEqual(len(shown[len(text) + 1:].splitlines()), len(ids))
+        prompt_alone = self.ok(*words[:5], "-n", 0, "--look", "--quiet").decode().splitlines()
+        self.assertEqual(len(prompt_alone), 3)
+        self.assertTrue(prompt_alone[0].startswith("   "), "no empty line where no text stands before it")
         # Nothing is read before the first token.
         self.assertNotIn("look", json.loads(self.ok("generate", "-m", MODEL, "--ids", 5, "-n", 0, "--look", "--json")))
         self.refused(2, "2 prompts", "generate", "-m", MODEL, "--ids", "5", "--ids", "6", "--look")
@@ -201,7 +204,11 @@ class Generate(Case):
         self.refused(2, "file name", *words, "--look-png", "-")
 
     def test_context(self):
-        self.refused(2, "8", "generate", "-m", MODEL, "--ids", " ".join(["5"] * 9), "--context", 8)
+        self.refused(2, "prompt 1 makes a text of 9 tokens, the context has room for 8; shorten it, or load the model with a larger context (--context)", "generate", "-m", MODEL,
+                     "--ids", " ".join(["5"] * 9), "--context", 8)
+        box = ["generate", "-m", ROOT / "models/shakespeare", "-p", 40 * "ROMEO:"]
+        self.refused(2, "larger context (--context, up to 128)", *box, "--context", 64)
+        self.refused(2, "this model has learned positions for 128 tokens and no more", *box)
         result, = self.answer("--ids", "5 6", "--context", 8, "-n", 100, "--ignore-eos")
         self.assertEqual(result["finish"], "length")
         self.assertLessEqual(len(result["ids"]) + 2, 9)
@@ -285,6 +292,14 @@ class Info(Case):
         self.assertEqual((facts["layers"], facts["hidden_size"], facts["vocab_size"], facts["q_heads"], facts["kv_heads"]),
                          (config["num_hidden_layers"], config["hidden_size"], config["vocab_size"], config["num_attention_heads"],
                           config["num_key_value_heads"]))
+        self.assertEqual(facts["name"], "llama", "a directory without a name in its files has that of the directory")
+        self.assertEqual(self.ok("info", "-m", ".", cwd=HF), self.ok("info", "-m", f"{HF}/"))
+        text = self.ok("info", "-m", HF).decode()
+        self.assertIn("name          llama\n", text)
+        value, unit = text.split("parameters    ")[1].splitlines()[0].split()
+        self.assertEqual(unit, "thousand")
+        self.assertEqual(len(value.replace(".", "")), 3)
+        self.assertLess(abs(float(value) * 1000 / facts["parameters"] - 1), 0.005)
         small, large = (json.loads(self.ok("info", "-m", HF, "--context", n, "--json")) for n in (16, 32))
         self.assertEqual(large["memory"]["bytes"] - small["memory"]["bytes"], 16 * facts["cache_bytes_per_token"])
 

@@ -5,7 +5,7 @@ import random
 import signal
 import struct
 
-from command import Case, MODEL, main, start
+from command import Case, MODEL, ROOT, main, start
 
 HAN = "\u6625\u590F\u79CB\u51AC\u6708\u5C71\u6C34\u82B1\u98CE\u4E91\u96E8\u96EA\u5929\u5730\u4EBA\u5FC3"
 COMMA, STOP = "\uFF0C", "\u3002"
@@ -131,8 +131,10 @@ class Poem(Case):
         words = ["poem", "-m", self.model, "--acrostic", "\u6625"]
         self.refused(2, "empty", "poem", "-m", self.model, "--acrostic", "")
         self.refused(2, "--acrostic", "poem", "-m", self.model)
-        self.refused(2, "room for 96", "poem", "-m", self.model, "--acrostic", 12 * "\u6625")
-        self.refused(2, "--form", *words, "--form", 6)
+        self.refused(2, "room for 96; give fewer characters; this model has learned positions for 96 tokens", "poem", "-m", self.model, "--acrostic", 12 * "\u6625")
+        self.refused(2, "room for 64; give fewer characters, or load the model with a larger context (--context, up to 96)", "poem", "-m", self.model, "--acrostic",
+                     10 * "\u6625", "--context", 64)
+        self.assertNotIn("did you mean", self.refused(2, "--form is '6'; give one of 5, 7", *words, "--form", 6))
         self.refused(2, "--candidates", *words, "-n", 3, "--candidates", 2)
         self.refused(2, "--temperature", *words, "-n", 2, "--temperature", 0)
         self.refused(2, "temperature 0", *words, "--candidates", 2, "--temperature", 0)
@@ -145,7 +147,10 @@ class Poem(Case):
         self.refused(8, "U+3002", "poem", "-m", self.checkpoint("half", "\n\u6625" + COMMA), "--acrostic", "\u6625")
 
     def test_models_of_other_texts_say_what_they_lack(self):
-        self.refused(2, "unknown", "poem", "-m", MODEL, "--acrostic", "\u6625")
+        message = self.refused(2, "tokens are not characters", "poem", "-m", MODEL, "--acrostic", "\u6625")
+        self.assertIn("models/poet", message)
+        message = self.refused(2, "tokens have no Han characters", "poem", "-m", ROOT / "models/shakespeare", "--acrostic", "\u6625x")
+        self.assertIn("models/poet", message)
 
     def test_interrupt(self):
         model = self.checkpoint("long", "\n" + COMMA + STOP + HAN, context=40000)

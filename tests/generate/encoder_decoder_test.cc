@@ -141,7 +141,7 @@ TEST_F(EncoderDecoder, WrongPromptsAreNamed) {
     }
     return std::string("nothing was refused");
   };
-  EXPECT_NE(message(model_, {}, {}).find("prompt 0 is empty"), std::string::npos);
+  EXPECT_NE(message(model_, {}, {}).find("prompt 1 is empty"), std::string::npos);
   EXPECT_NE(message(model_, {80}, {}).find("id 80"), std::string::npos);
   EXPECT_NE(message(model_, std::vector<int32_t>(513, 4), {}).find("513"), std::string::npos);
   EXPECT_NE(message(model_, {5}, {80}).find("start_ids hold 80"), std::string::npos);
