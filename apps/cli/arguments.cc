@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -21,8 +22,19 @@ template <class... Args>
   throw UsageError(fmt::format(format, std::forward<Args>(args)...));
 }
 
+bool is_number(std::string_view text) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size() && std::isfinite(value);
+}
+
 std::string cli11_names(const Option& option) {
   return option.letter != 0 ? fmt::format("-{},--{}", option.letter, option.name) : fmt::format("--{}", option.name);
+}
+
+// As the help writes it.
+std::string shown_names(const Option& option) {
+  return option.letter != 0 ? fmt::format("-{}, --{}", option.letter, option.name) : fmt::format("--{}", option.name);
 }
 
 std::string range_text(const Option& option) {
@@ -45,7 +57,7 @@ void check_value(const Option& option, const std::string& value, const std::stri
     case Type::kChoice: {
       const std::vector<std::string> words = split(option.choices, '|');
       if (std::find(words.begin(), words.end(), value) != words.end()) break;
-      const std::string meant = nearest(value, words);
+      const std::string meant = is_number(value) ? "" : nearest(value, words);  // 6 is no slip of the pen for 5
       usage_error("{} is '{}'; {}give one of {}", what, value, meant.empty() ? "" : fmt::format("did you mean {}? ", meant),
                   fmt::join(words, ", "));
     }
@@ -71,7 +83,13 @@ std::string meant_option(const std::string& word, const std::vector<Option>& opt
   for (const Option& option : options) names.emplace_back(option.name);
   const size_t begin = word.find_first_not_of('-');
   if (begin == std::string::npos) return {};
-  const std::string meant = nearest(std::string_view(word).substr(begin, word.find('=') - begin), names);
+  const std::string given = word.substr(begin, word.find('=') - begin);
+  std::string meant = nearest(given, names);
+  // Where a command writes one file, its option is what other programs call --out.
+  if (meant.empty() && (given == "out" || given == "output" || given == "o")) {
+    const auto writes = [](const Option& option) { return option.type == Type::kOutputFile; };
+    if (std::count_if(options.begin(), options.end(), writes) == 1) meant = std::find_if(options.begin(), options.end(), writes)->name;
+  }
   return meant.empty() ? "" : fmt::format("; did you mean --{}?", meant);
 }
 
@@ -167,7 +185,7 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
   for (const std::string& word : app.remaining()) {
     if (word == "--" && !only_values) {
       only_values = true;
-    } else if (word.size() > 1 && word[0] == '-' && !only_values) {
+    } else if (word.size() > 1 && word[0] == '-' && !only_values && !(is_number(word) && rest.size() < command.positionals.size())) {
       usage_error("unknown option {}{}", word.substr(0, word.find('=')), meant_option(word, options));
     } else {
       rest.push_back(word);
@@ -199,7 +217,7 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
   if (!only_shows) {
     for (const Option& option : options) {
       if (option.presence == Presence::kRequired && !arguments.has(option.name)) {
-        usage_error("{} is missing; give it, or set {}", cli11_names(option), environment_name(option.name));
+        usage_error("{} is missing; give it, or set {}", shown_names(option), environment_name(option.name));
       }
     }
   }

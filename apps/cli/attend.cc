@@ -190,7 +190,7 @@ std::vector<Option> attend_options() {
                     .presence = Presence::kRequired, .section = Section::kCommon},
                    {.name = "v", .type = Type::kInputFile, .value = "FILE", .help = "Values: float [batch, kv_heads, kv_len, value_dim].",
                     .presence = Presence::kRequired, .section = Section::kCommon},
-                   {.name = "mask", .type = Type::kText, .value = "EXPR", .help = "Who may look at whom; docs/masks.md lists the terms.",
+                   {.name = "mask", .type = Type::kText, .value = "MASK", .help = "Who may look at whom; docs/masks.md lists the terms.",
                     .fallback = "full", .section = Section::kCommon},
                    {.name = "out", .letter = 'o', .type = Type::kOutputFile, .value = "FILE",
                     .help = "Result: float32 [batch, heads, q_len, value_dim]; - is standard output.", .section = Section::kCommon},

@@ -93,7 +93,7 @@ std::vector<Option> look_options() {
       {.name = "stats", .type = Type::kOutputFile, .value = "FILE",
        .help = "What each row amounts to: float32 [batch, heads, q_len, 5 or 6]: sum of the weights, entropy in nats, mean distance query - key, "
                "largest weight, number of its key, and the share of --stats-set. --json names them."},
-      {.name = "stats-set", .type = Type::kText, .value = "EXPR",
+      {.name = "stats-set", .type = Type::kText, .value = "MASK",
        .help = "A mask; --stats then has what each row gives to the keys that it allows: 'prefix(4)', 'window(0, 0)'."},
       {.name = "top-k", .type = Type::kInteger, .value = "N", .help = "How many keys --top and --top-weights have for each row.", .fallback = "8",
        .min = 1, .max = 1048576},

@@ -77,8 +77,16 @@ int run_draw(Context& context) {
     options.stop = &stop_token();
     Raster raster = draw_image(view, options);
     raster.texts = {{"Title", view.mask().text()}};
+    const bool json_wanted = arguments.flag("json");
+    if (json_wanted && arguments.text("png") == "-") throw UsageError("--png - and --json both write to standard output; give a file name");
     save_png(path, raster);
-    context.messages.note(fmt::format("wrote {}, {} by {} pixels", arguments.text("png"), raster.width, raster.height));
+    if (json_wanted) {
+      JsonWriter json;
+      begin_json(json, view);
+      context.out.write(json.member("file", path).member("width", raster.width).member("height", raster.height).end().finish() + "\n");
+    } else {
+      context.messages.note(fmt::format("wrote {}, {} by {} pixels", arguments.text("png"), raster.width, raster.height));
+    }
     return 0;
   }
   TextPicture options;
@@ -146,13 +154,13 @@ int print_runs(Context& context, std::string_view word, const MaskView& view, in
 
 int run_row(Context& context) {
   const MaskView view = read_view(context.arguments);
-  const int64_t q = parse_integer(context.arguments.positional("POSITION"), "POSITION");
+  const int64_t q = read_position(context.arguments, "POSITION");
   return print_runs(context, "query", view, q, view.row(context.arguments.integer("batch-row"), context.arguments.integer("head"), q));
 }
 
 int run_column(Context& context) {
   const MaskView view = read_view(context.arguments);
-  const int64_t k = parse_integer(context.arguments.positional("POSITION"), "POSITION");
+  const int64_t k = read_position(context.arguments, "POSITION");
   return print_runs(context, "key", view, k, view.column(context.arguments.integer("batch-row"), context.arguments.integer("head"), k, &stop_token()));
 }
 

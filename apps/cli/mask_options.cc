@@ -66,6 +66,12 @@ std::string where_queries_stand(int64_t q_len, int64_t kv_len) {
                      q_len, kv_len, last);
 }
 
+int64_t read_position(const Arguments& arguments, std::string_view name) {
+  const int64_t position = parse_integer(arguments.positional(name), name);
+  if (position < 0) throw UsageError(fmt::format("{} is {}; give 0 or more", name, position));
+  return position;
+}
+
 std::vector<int64_t> parse_integers(std::string_view text, std::string_view what) {
   std::string spaced(text);
   std::replace_if(spaced.begin(), spaced.end(), [](char c) { return c == ',' || c == '\n' || c == '\t' || c == '\r'; }, ' ');

@@ -31,6 +31,9 @@ MaskLimits read_limits(const Arguments& arguments, const Bindings& bindings);
 /// A .npy file as the bits of a table.
 BitTable load_table(const std::string& path);
 
+/// The value `name` of a command, a position. Errors: UsageError for what is no whole number of 0 or more.
+int64_t read_position(const Arguments& arguments, std::string_view name);
+
 /// "3, 5 7" as numbers. Errors: UsageError that begins with `what`.
 std::vector<int64_t> parse_integers(std::string_view text, std::string_view what);
 

@@ -118,8 +118,7 @@ void write_tree(JsonWriter& json, const MaskExplanation& node) {
 int run_why(Context& context) {
   const Arguments& arguments = context.arguments;
   const Mask mask = Mask::parse(arguments.positional("MASK"), read_bindings(arguments));
-  const int64_t q = parse_integer(arguments.positional("QUERY"), "QUERY"), k = parse_integer(arguments.positional("KEY"), "KEY");
-  if (q < 0 || k < 0) throw UsageError(fmt::format("QUERY {} and KEY {} are positions; give 0 or more", q, k));
+  const int64_t q = read_position(arguments, "QUERY"), k = read_position(arguments, "KEY");
   const int64_t batch = arguments.integer("batch-row"), head = arguments.integer("head");
   const MaskExplanation tree = explain(mask, batch, head, q, k);
   const std::string decision = explain_decision(mask, batch, head, q, k);

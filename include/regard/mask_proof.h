@@ -47,8 +47,8 @@ enum class ShardPositions : uint8_t {
 /// | `window(l, r)`            | no query sees a key outside of q - l ... q + r                                     |
 /// | `documents(...)`          | no query sees a key of another document, or one beyond the list                   |
 /// | `lengths(n, ...)`         | no query of batch row b sees a key from n[b] on                                    |
-/// | `implies:EXPR`            | every pair that is seen is seen under EXPR, too                                    |
-/// | `equals:EXPR`             | the same pairs are seen as under EXPR                                              |
+/// | `implies:MASK`            | every pair that is seen is seen under MASK, too                                    |
+/// | `equals:MASK`             | the same pairs are seen as under MASK                                              |
 /// | `no-empty-row`            | every query sees a key                                                             |
 /// | `reachable`               | every key is seen by a query                                                       |
 /// | `decode-equals-prefill`   | for every step n, row n - 1 of the n x n mask is row n - 1 of the whole one. No    |

@@ -165,7 +165,8 @@ class Compiler {
       case MaskOp::kPerHead:
         uses_per_head_ = true;
         require(static_cast<int64_t>(node.children.size()) == out_.heads,
-                "[MaskPlan] per_head has {} masks for {} query heads", node.children.size(), out_.heads);
+                "[MaskPlan] per_head has {} masks for {} query head{}; give one for each (regard mask: --heads {})", node.children.size(), out_.heads,
+                out_.heads == 1 ? "" : "s", node.children.size());
         break;
       default: break;
     }

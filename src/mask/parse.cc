@@ -270,7 +270,7 @@ class Parser {
   std::string bound_names(const Map& map) const {
     std::string names;
     for (const auto& [name, value] : map) names += (names.empty() ? "" : ", ") + name;
-    return names.empty() ? "none is bound" : "bound: " + names;
+    return names.empty() ? fmt::format("none is bound; the command takes --bind {}={}.npy", token_.text, token_.text) : "bound: " + names;
   }
 
   Result<MaskList> bound_list() {

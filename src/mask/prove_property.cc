@@ -9,7 +9,7 @@ namespace regard {
 namespace {
 
 constexpr std::string_view kKnown =
-    "causal, window(l, r), documents(...), lengths(...), implies:EXPR, equals:EXPR, no-empty-row, reachable, "
+    "causal, window(l, r), documents(...), lengths(...), implies:MASK, equals:MASK, no-empty-row, reachable, "
     "decode-equals-prefill, ring(slots) or shards(cut; cut)";
 
 constexpr int64_t kMaxRanks = 1024;
@@ -130,7 +130,7 @@ MaskProperty MaskProperty::parse(std::string_view text, const Bindings& bindings
   if (name == "implies" || name == "equals") {
     const size_t colon = text.find(':');
     require(colon != std::string_view::npos && trim(text.substr(name.size())).starts_with(':'),
-            "[MaskProperty::parse] '{}' given; expected {}:EXPR", text, name);
+            "[MaskProperty::parse] '{}' given; expected {}:MASK", text, name);
     return other_side(name == "implies" ? Kind::kImplies : Kind::kEquals, text.substr(colon + 1));
   }
   if (name == "ring") {

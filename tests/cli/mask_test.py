@@ -89,6 +89,11 @@ class Mask(Case):
         self.assertIn("\n           ^", message)
         self.refused(2, "NAME=FILE", "mask", "draw", "causal", "--bind", "ids")
         self.refused(2, "POSITION", "mask", "row", "causal", "x")
+        self.refused(2, "POSITION is -1; give 0 or more", "mask", "column", "causal", "-1")
+        self.refused(2, "the command takes --bind seen=seen.npy", "mask", "draw", "table(seen)")
+        self.refused(2, "1 query head; give one for each (regard mask: --heads 2)", "mask", "draw", "per_head(causal, full)")
+        for word in ("--out", "--output", "-o"):
+            self.refused(2, "did you mean --png?", "mask", "draw", "causal", word, "m.png")
         self.refused(2, "", "mask", "row", "causal", "8")
         self.refused(2, "", "mask", "draw", "causal", "--head", "1")
 
@@ -110,6 +115,11 @@ class Mask(Case):
         with open(path, "rb") as file:
             data = file.read()
         self.assertEqual(self.ok("mask", "draw", "causal", "--q-len", 5, "--png", "-"), data)
+        result = run("mask", "draw", "causal", "--q-len", 5, "--png", path, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        report = json.loads(result.stdout)
+        self.assertEqual((report["file"], report["width"], report["height"]), (path, 81, 81))
+        self.refused(2, "standard output", "mask", "draw", "causal", "--png", "-", "--json")
         self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
         width, height = struct.unpack(">II", data[16:24])
         self.assertEqual(width, height)

@@ -76,7 +76,7 @@ class Prove(Case):
     def test_errors(self):
         self.refused(2, "'casual' is no property; expected causal", "mask", "prove", "full", "-p", "casual")
         self.refused(2, "column 2: found 'windw'", "mask", "prove", "full", "-p", "equals: windw(3)")
-        self.refused(2, "--property is missing", "mask", "prove", "full")
+        self.refused(2, "-p, --property is missing", "mask", "prove", "full")
         self.refused(2, "beyond the end of documents", "mask", "prove", "documents(0, 0)", "-p", "causal", "--q-len", 3)
         self.refused(2, "lengths", "mask", "prove", "lengths(1, 2)", "-p", "causal", "--batch", 3)
         self.refused(2, "--q-begin is given without --q-len", "mask", "prove", "full", "-p", "causal", "--q-begin", 3)
@@ -122,7 +122,10 @@ class Why(Case):
 
     def test_errors(self):
         self.refused(2, "QUERY", "mask", "why", "causal", "x", 1)
-        self.refused(2, "give 0 or more", "mask", "why", "causal", "--", "-1", 1)
+        self.refused(2, "QUERY is -1; give 0 or more", "mask", "why", "causal", "--", "-1", 1)
+        self.refused(2, "QUERY is -1; give 0 or more", "mask", "why", "causal", "-1", 3)
+        self.refused(2, "KEY is -3; give 0 or more", "mask", "why", "causal", "1", "-3")
+        self.refused(2, "unknown option -1", "mask", "why", "causal", "1", "3", "-1")
         self.refused(2, "head 2 asked, but per_head has 2", "mask", "why", "per_head(causal, full)", 1, 1, "--head", 2)
 
 

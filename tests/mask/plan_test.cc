@@ -319,7 +319,7 @@ TEST(MaskPlan, ErrorsNameTheTerm) {
               HasSubstr("documents(ids) has 2 lists for a batch of 3"));
   EXPECT_THAT(plan(Mask::tree({0, 1}, {-1}), 3, 1), HasSubstr("tree has 2 base numbers"));
   EXPECT_THAT(plan(Mask::per_head({Mask::full(), Mask::causal()}), 1, 3),
-              HasSubstr("per_head has 2 masks for 3 query heads"));
+              HasSubstr("per_head has 2 masks for 3 query heads; give one for each (regard mask: --heads 2)"));
   const uint8_t bits[8] = {};
   const Mask table =
       Mask::table("seen", BitTable::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits, {2, 2, 2, 1})));

@@ -131,7 +131,7 @@ TEST(MaskText, ErrorsPointAtTheFault) {
   EXPECT_THAT(error_of("prefix(-3)"), HasSubstr("found '-3', expected a number of 0 or more"));
   EXPECT_THAT(error_of("lengths()"), HasSubstr("column 9: found ')', expected a number of 0 or more"));
   EXPECT_THAT(error_of("lengths(3, ids)"), HasSubstr("column 12: found 'ids'"));
-  EXPECT_THAT(error_of("documents(ids)"), HasSubstr("the name of a list (none is bound)"));
+  EXPECT_THAT(error_of("documents(ids)"), HasSubstr("the name of a list (none is bound; the command takes --bind ids=ids.npy)"));
   EXPECT_THAT(error_of("documents(idz)", {{{"ids", MaskList{0}}}, {}}), HasSubstr("(bound: ids)"));
   EXPECT_THAT(error_of("table(3)"), HasSubstr("the name of a table"));
   EXPECT_THAT(error_of("tree(0, 5)"), HasSubstr("column 1: node 0 is its own ancestor"));
