@@ -208,6 +208,20 @@ std::string markdown_reference() {
       "## Exit status\n\n| status | meaning |\n| --- | --- |\n";
   for (const Status& status : kStatuses) text += fmt::format("| {} | {} |\n", status.code, status.says);
   text += "\n## Options of every command\n\n" + markdown_options(common_options());
+  text +=
+      "\n## Settings\n\n"
+      "Defaults of one's own stand in `~/.config/regard/settings.json` (in `$XDG_CONFIG_HOME/regard` where that is set), or in the file of `--settings`:\n\n"
+      "```json\n"
+      "{\n"
+      "  \"threads\": 2,\n"
+      "  \"seed\": 7,\n"
+      "  \"generate\": {\"temperature\": 0.7, \"stop\": [\"END\", \"###\"]},\n"
+      "  \"mask draw\": {\"q-len\": 16, \"ascii\": true}\n"
+      "}\n"
+      "```\n\n"
+      "An option at the top holds for every command that has it, here `seed` for `generate`, `chat` and `poem`. One under the name of a command holds for that command "
+      "and goes before; a command of two words is written as one name, `\"mask draw\"`. Names are those of the options without dashes; a list is for an option that may "
+      "be repeated. `--print-config` shows what came from where.\n";
   for (const Command& command : commands()) {
     text += fmt::format("\n## regard {}\n\n{}\n\n", command.name, command.description);
     for (const Example& example : command.examples) text += fmt::format("{}\n\n```sh\n{}\n```\n\n", example.says, example.line);

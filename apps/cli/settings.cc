@@ -98,6 +98,19 @@ class File {
   const std::string& path_;
 };
 
+// {"mask": {"draw": ...}}: the two words of a command are one name here.
+void expect_whole_name(const File& file, const std::string& name, const Json& value) {
+  std::vector<std::string> names;
+  for (const Command& command : commands())
+    if (command.name.starts_with(name + " ")) names.emplace_back(command.name);
+  if (names.empty()) return;
+  std::string meant = names.front();
+  for (const auto& [word, options] : value.items())
+    for (const std::string& whole : names)
+      if (whole == name + " " + word) meant = whole;
+  file.refuse(fmt::format("'{}' is the first word of several commands; write \"{}\": {{...}}", name, meant));
+}
+
 }  // namespace
 
 Settings Settings::load(const std::string& path) {
@@ -112,6 +125,7 @@ Settings Settings::load(const std::string& path) {
       settings.values_.emplace("/" + name, file.words(name, value));
       continue;
     }
+    expect_whole_name(file, name, value);
     file.expect_known("command", name, command_names());
     for (const auto& [option, one] : value.items()) {
       file.expect_known(fmt::format("option of {}", name), option, option_names(name));

@@ -1,7 +1,7 @@
 """A user's own defaults: where they stand between the environment and the table, and what is refused."""
 import os
 
-from command import Case, MODEL, main
+from command import Case, MODEL, ROOT, main
 
 GENERATE = ("generate", "-m", MODEL, "-p", "x", "--print-config")
 
@@ -34,6 +34,13 @@ class Settings(Case):
         path = self.write('{"mask draw": {"q-len": 5}}')
         self.assertEqual(self.ok("mask", "draw", "causal", "--settings", path), self.ok("mask", "draw", "causal", "--q-len", 5))
 
+    def test_the_example_of_the_page(self):
+        page = (ROOT / "docs" / "cli.md").read_text()
+        path = self.write(page.split("```json\n")[1].split("```")[0])
+        self.assertEqual(self.config(*GENERATE, "--settings", path)["stop"], ["END, ###", "settings"])
+        self.assertEqual(self.config("mask", "draw", "causal", "--print-config", "--settings", path)["q-len"], ["16", "settings"])
+        self.assertEqual(self.config("poem", "-m", MODEL, "-a", "x", "--print-config", "--settings", path)["seed"], ["7", "settings"])
+
     def test_lists_and_switches(self):
         path = self.write('{"quiet": true, "no-progress": "on", "generate": {"stop": ["END", "# \\u4E00"]}}')
         given = self.config(*GENERATE, "--settings", path)
@@ -54,6 +61,8 @@ class Settings(Case):
         for text, says in (('{"sed": 1}', "unknown option 'sed'; did you mean 'seed'?"),
                            ('{"generat": {"seed": 1}}', "unknown command 'generat'; did you mean 'generate'?"),
                            ('{"mask drw": {"q-len": 1}}', "unknown command 'mask drw'; did you mean 'mask draw'?"),
+                           ('{"mask": {"draw": {"q-len": 1}}}', "'mask' is the first word of several commands; write \"mask draw\": {...}"),
+                           ('{"tokens": {"no": 1}}', "write \"tokens encode\": {...}"),
                            ('{"generate": {"q-len": 1}}', "unknown option of generate 'q-len'"),
                            ('{"seed": 1, "seed": 2}', "'seed' stands there twice"),
                            ('{"generate": {"seed": 1}, "generate": {}}', "'generate' stands there twice"),
