@@ -20,11 +20,12 @@ int run_convert(Context& context) {
   options.stop = &stop_token();
   const std::string to = arguments.positional("OUT");
   const ConvertReport report = convert_model(arguments.positional("IN"), to, options);
-  if (report.added_rows > 0)
+  const bool json_wanted = arguments.flag("json");  // which has the same numbers
+  if (report.added_rows > 0 && !json_wanted)
     context.messages.note(fmt::format("{} rows were added to the vocabulary: bytes and <unk>, which a GGUF file with characters needs", report.added_rows));
-  if (report.f16_instead > 0)
+  if (report.f16_instead > 0 && !json_wanted)
     context.messages.note(fmt::format("{} matrices are f16: their rows are no multiple of 32", report.f16_instead));
-  if (arguments.flag("json")) {
+  if (json_wanted) {
     JsonWriter json;
     json.begin_object().member("schema", 1).member("family", report.family).member("tensors", report.tensors);
     json.member("tensor_bytes", report.tensor_bytes).member("added_rows", report.added_rows).member("f16_instead", report.f16_instead).member("out", to);
@@ -44,7 +45,8 @@ Command convert_command() {
       .description = "Writes the model in the other format, tokenizer included: a name that ends in .gguf is a GGUF file, any other one a directory. "
                      "Families: llama, qwen2, qwen3, gemma3, gpt2. What the other format cannot say is refused by name.",
       .examples = {{"regard convert run/latest model.gguf --type f32", "A trained model for llama.cpp."},
-                   {"regard convert model.gguf checkpoint --type bf16", "A GGUF file for transformers."}},
+                   {"regard convert model.gguf checkpoint --type bf16 --without-tokenizer",
+                    "A GGUF file for transformers, with token ids alone; a tokenizer of byte-level BPE, as SmolLM2 has, comes along without the last option."}},
       .positionals = {{.name = "IN", .help = "a directory with config.json and safetensors, or a GGUF file", .type = Type::kInputFile},
                       {.name = "OUT", .help = "what to write"}},
       .options = {{.name = "type", .type = Type::kChoice, .value = "TYPE",

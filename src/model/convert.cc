@@ -154,7 +154,7 @@ class Conversion {
   ConvertReport to_gguf() {
     refuse_existing(to_);
     Facts& facts = opened_.facts;
-    GgufMetadata metadata = gguf_metadata(family_, facts, config_, fs::path(opened_.path).filename().string());
+    GgufMetadata metadata = gguf_metadata(family_, facts, config_, directory_name(opened_.path));
     int64_t rows = config_.vocab_size;
     if (opened_.tokenizer) rows = add_gguf_tokenizer(*opened_.tokenizer, rows, metadata).value_or_throw();
     add_end_ids(metadata);
@@ -208,7 +208,7 @@ class Conversion {
     std::string tokenizer_json;
     if (opened_.tokenizer) {
       if (std::holds_alternative<SpmSpec>(opened_.tokenizer->model))
-        fail(Code::kUnsupported, "[convert] the tokenizer merges by score, which tokenizer.json cannot say; convert the model without its tokenizer");
+        fail(Code::kUnsupported, "[convert] the tokenizer merges by score, which tokenizer.json cannot say; convert the model without its tokenizer (--without-tokenizer)");
       tokenizer_json = write_tokenizer_json(*opened_.tokenizer).value_or_throw();
     }
     std::error_code error;
