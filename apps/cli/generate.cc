@@ -89,6 +89,7 @@ int run_generate(Context& context) {
     map = look_at(model, text, look);
   }
   const bool looked = !map.rows.empty();
+  const bool something_stands = !stream || !generations[0].ids.empty() || (arguments.flag("echo") && !texts[0].empty());
 
   if (json_wanted) {
     JsonWriter json;
@@ -102,16 +103,16 @@ int run_generate(Context& context) {
     if (looked) write_look(json, map);
     context.out.write(json.end().finish() + "\n");
   } else if (stream) {
-    context.out.write("\n");
+    if (something_stands || !looked) context.out.write("\n");
   } else {
     for (size_t i = 0; i < generations.size(); ++i) {
       context.out.print("{}[{}]\n{}{}\n", i == 0 ? "" : "\n", i + 1, arguments.flag("echo") ? texts[i] : "", text_of(generations[i].ids, generations[i].text, model));
     }
   }
-  if (looked && look.in_terminal && !json_wanted) context.out.write("\n" + heat_map_text(map));
+  if (looked && look.in_terminal && !json_wanted) context.out.write((something_stands ? "\n" : "") + heat_map_text(map));
   context.out.flush();
   if (looked && !look.picture.empty()) save_png(look.picture, heat_map_image(map));
-  context.messages.note(speed_text(generations));
+  if (!json_wanted) context.messages.note(speed_text(generations));
   return 0;
 }
 
@@ -149,7 +150,7 @@ Command generate_command() {
                            json_option(),
                        },
                        beam_options(),
-                       look_options("Shows which tokens the model read for each one of the text, prompt included, as a map of weights under it; with --json as numbers. One prompt only."),
+                       look_options("Shows which tokens the model read for each one of the text, prompt included, as a map of weights under it; with --json as numbers. Decoders only, one prompt."),
                        sampling_options()}),
       .run = run_generate,
   };

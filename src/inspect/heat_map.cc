@@ -29,13 +29,22 @@ bool is_wide(char32_t c) {
          (c >= 0xFF01 && c <= 0xFF60) || (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0x20000 && c <= 0x3FFFD);
 }
 
+// Nothing of it can be seen, such as a line end.
+bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
+
+constexpr char kDot = '\x7F';  // stands in pictures for what cannot be seen
+
+std::string_view without_spaces(const HeatMapLabel& label) {
+  const std::string_view text = label.text;
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
+}
+
 // Two places of a terminal. Tokens of words begin with a space more often than not, which would show nothing of them.
 std::string two_places(const HeatMapLabel& label) {
-  const size_t begin = label.text.find_first_not_of(' ');
-  if (begin == std::string::npos && !label.text.empty()) return "  ";
-  const std::string_view text = std::string_view(label.text).substr(label.text.empty() ? 0 : begin);
+  const std::string_view text = without_spaces(label);
+  if (text.empty() && !label.text.empty()) return "  ";
   const Utf8Char c = text.empty() ? Utf8Char{} : next_char(text);
-  if (!c.valid() || c.code_point < 0x20 || (c.code_point >= 0x7F && c.code_point < 0xA0)) return "\u00B7 ";
+  if (!c.valid() || is_control(c.code_point)) return "\u00B7 ";
   return std::string(text.substr(0, c.size)) + (is_wide(c.code_point) ? "" : " ");
 }
 
@@ -43,8 +52,10 @@ std::string_view shade(float v) {
   return v < 0.02f ? "  " : v < 0.1f ? "\u2591\u2591" : v < 0.25f ? "\u2592\u2592" : v < 0.5f ? "\u2593\u2593" : "\u2588\u2588";
 }
 
-// What the font can draw of a label: its text, or the number of its token.
+// What the font can draw of a label: its text, a dot for a line end and its like, or the number of its token.
 std::string drawable(const HeatMapLabel& label) {
+  const std::string_view text = without_spaces(label);
+  if (const Utf8Char c = text.empty() ? Utf8Char{} : next_char(text); c.valid() && is_control(c.code_point)) return std::string(1, kDot);
   return !label.text.empty() && can_draw(label.text) ? label.text : fmt::format("{}", label.number);
 }
 
@@ -74,6 +85,20 @@ Color shade_of(float v) {
   return {mix(kDark.red), mix(kDark.green), mix(kDark.blue)};
 }
 
+// Where a band begins: later ones of a text that reads what stands before have nothing above it.
+size_t first_row(const HeatMap& map, size_t begin, size_t end) {
+  if (begin == 0) return 0;
+  for (size_t i = 0; i < map.rows.size(); ++i)
+    for (size_t j = begin; j < end; ++j)
+      if (value(map, i, j) > 0) return i;
+  return map.rows.size();
+}
+
+void draw_sign(Raster& raster, int64_t x, int64_t y, char c, Color color) {
+  if (c == kDot) fill_rectangle(raster, x + 1, y + 2, 3, 3, color);
+  else draw_glyph(raster, x, y, c, color);
+}
+
 }  // namespace
 
 std::string heat_map_text(const HeatMap& map, int max_columns) {
@@ -91,7 +116,7 @@ std::string heat_map_text(const HeatMap& map, int max_columns) {
     };
     if (begin > 0) text += "\n";
     close();
-    for (size_t i = 0; i < map.rows.size(); ++i) {
+    for (size_t i = first_row(map, begin, end); i < map.rows.size(); ++i) {
       line = two_places(map.rows[i]) + " ";
       for (size_t j = begin; j < end; ++j) line += shade(value(map, i, j));
       close();
@@ -118,14 +143,14 @@ Raster heat_map_image(const HeatMap& map, int cell_pixels) {
   for (int64_t i = 0; i < count(rows); ++i) {
     const std::string& label = rows[static_cast<size_t>(i)];
     for (size_t c = 0; c < label.size(); ++c)
-      draw_glyph(raster, left - kMargin - (count(label) - static_cast<int64_t>(c)) * kAdvance, top + i * cell + (cell - kGlyphHeight) / 2, label[c], kInk);
+      draw_sign(raster, left - kMargin - (count(label) - static_cast<int64_t>(c)) * kAdvance, top + i * cell + (cell - kGlyphHeight) / 2, label[c], kInk);
     for (int64_t j = 0; j < count(columns); ++j)
       fill_rectangle(raster, left + j * cell, top + i * cell, cell - 1, cell - 1, shade_of(value(map, static_cast<size_t>(i), static_cast<size_t>(j))));
   }
   for (int64_t j = 0; j < count(columns); ++j) {  // downwards, the last character above its column
     const std::string& label = columns[static_cast<size_t>(j)];
     for (size_t c = 0; c < label.size(); ++c)
-      draw_glyph(raster, left + j * cell + (cell - kGlyphWidth) / 2, top - kMargin - (count(label) - static_cast<int64_t>(c)) * kLine, label[c], kInk);
+      draw_sign(raster, left + j * cell + (cell - kGlyphWidth) / 2, top - kMargin - (count(label) - static_cast<int64_t>(c)) * kLine, label[c], kInk);
   }
   raster.texts = {{"Description", "How much each row reads of each column, white 0 to blue 1"}, {"Rows", listed(map.rows)}, {"Columns", listed(map.columns)}};
   return raster;

@@ -40,6 +40,28 @@ TEST(HeatMap, WideMapsAreCutIntoBands) {
             "a  \u2588\u2588\n");
 }
 
+TEST(HeatMap, LaterBandsBeginAtTheirFirstCell) {
+  HeatMap map{{{"a", 1}, {"b", 2}, {"c", 3}, {"d", 4}}, {{"w", 5}, {"x", 6}, {"y", 7}, {"z", 8}}, std::vector<float>(16)};
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t j = 0; j <= i; ++j) map.values[4 * i + j] = 1.0f / static_cast<float>(i + 1);
+  EXPECT_EQ(heat_map_text(map, 8),
+            "   w x\n"
+            "a  \u2588\u2588\n"
+            "b  \u2588\u2588\u2588\u2588\n"
+            "c  \u2593\u2593\u2593\u2593\n"
+            "d  \u2593\u2593\u2593\u2593\n"
+            "\n"
+            "   y z\n"
+            "c  \u2593\u2593\n"
+            "d  \u2593\u2593\u2593\u2593\n");
+  map.values.assign(16, 0);
+  EXPECT_EQ(heat_map_text(map, 8),
+            "   w x\n"
+            "a\nb\nc\nd\n"
+            "\n"
+            "   y z\n");
+}
+
 TEST(HeatMap, CellsOfTheImageDarkenWithTheWeight) {
   const HeatMap map = small_map();
   const int cell = 14;
@@ -76,8 +98,8 @@ TEST(HeatMap, LabelsAreLettersOrTokenNumbers) {
   };
   for (int i = 0; i < 4; ++i) EXPECT_EQ(dots(raster, left - 6 - (4 - i) * 6, top + 3), glyph("1234"[i])) << "the font has no such character, so its number";
   EXPECT_EQ(dots(raster, left - 6 - 6, top + cell + 3), glyph('a'));
-  EXPECT_EQ(dots(raster, left + 4, top - 6 - 16), glyph('1')) << "a line end is no letter either";
-  EXPECT_EQ(dots(raster, left + 4, top - 6 - 8), glyph('0'));
+  EXPECT_EQ(dots(raster, left + 4, top - 6 - 16), glyph(' ')) << "a line end has no number either";
+  EXPECT_EQ(dots(raster, left + 4, top - 6 - 8), (std::vector<int>{0, 0, 14, 14, 14, 0, 0})) << "but a dot";
   EXPECT_EQ(dots(raster, left + cell + 4, top - 6 - 16), glyph('5'));
   EXPECT_EQ(dots(raster, left + 2 * cell + 4, top - 6 - 8), glyph('b'));
   bool told = false;
