@@ -81,7 +81,7 @@ class Conversation {
     context_.out.flush();
     messages_.push_back({"assistant", generation.text, {}});
     ++turn_;
-    if (generation.finish != FinishReason::kCancelled) context_.messages.note(fmt::format("{} kept; {}", kept, speed_text({&generation, 1})));
+    if (generation.finish != FinishReason::kCancelled && !json_wanted) context_.messages.note(fmt::format("{} kept; {}", kept, speed_text({&generation, 1})));
     return generation.finish != FinishReason::kCancelled;
   }
 

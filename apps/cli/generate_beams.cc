@@ -7,16 +7,24 @@
 namespace regard::cli {
 namespace {
 
+void write_text(JsonWriter& json, const BeamText& text) {
+  json.member("text", text.text).key("ids").begin_array();
+  for (const int32_t id : text.ids) json.value(id);
+  json.end().member("finish", finish_name(text.finish));
+}
+
 void write_json(Context& context, const Model& model, std::span<const BeamResult> results) {
   JsonWriter json;
   json.begin_object().member("schema", 1).member("model", model.info().name).key("results").begin_array();
   for (const BeamResult& result : results) {
-    json.begin_object().member("prompt_tokens", result.prompt_tokens).member("steps", result.steps);
-    json.member("prefill_seconds", result.prefill_seconds).member("decode_seconds", result.decode_seconds).key("texts").begin_array();
+    json.begin_object();
+    if (!result.texts.empty()) write_text(json, result.texts.front());  // as without a search: one text, the best
+    json.member("prompt_tokens", result.prompt_tokens).member("prefill_seconds", result.prefill_seconds).member("decode_seconds", result.decode_seconds);
+    json.member("steps", result.steps).key("texts").begin_array();
     for (const BeamText& text : result.texts) {
-      json.begin_object().member("text", text.text).key("ids").begin_array();
-      for (const int32_t id : text.ids) json.value(id);
-      json.end().member("score", text.score).member("logprob", text.logprob).member("finish", finish_name(text.finish)).end();
+      json.begin_object();
+      write_text(json, text);
+      json.member("score", text.score).member("logprob", text.logprob).end();
     }
     json.end().end();
   }

@@ -12,14 +12,17 @@
 namespace regard::cli {
 namespace {
 
+std::vector<int32_t> encode(const Arguments& arguments, const Model& model, std::string_view option) {
+  return model.tokenizer().encode(arguments.text(option), {SpecialTokens::kAsText, arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel});
+}
+
 std::vector<std::vector<int32_t>> read_sequences(const Arguments& arguments, const Model& model) {
   const int sources = int{arguments.has("ids")} + int{arguments.has("prompt")} + int{arguments.has("batch")};
   if (sources != 1) throw UsageError("give one of --ids, --prompt and --batch");
   std::vector<std::vector<int32_t>> sequences;
   if (arguments.has("ids")) sequences.push_back(parse_ids(arguments.text("ids"), "--ids"));
   if (arguments.has("prompt")) {
-    sequences.push_back(model.tokenizer().encode(arguments.text("prompt"),
-                                                 {SpecialTokens::kAsText, arguments.flag("no-bos") ? AddSpecial::kNone : AddSpecial::kAsModel}));
+    sequences.push_back(encode(arguments, model, "prompt"));
   }
   if (arguments.has("batch")) {
     for (const std::string& line : split(read_text(arguments.text("batch")), '\n')) {
@@ -31,15 +34,25 @@ std::vector<std::vector<int32_t>> read_sequences(const Arguments& arguments, con
   return sequences;
 }
 
+void refuse_source(const Arguments& arguments, const Model& model) {
+  const std::string& architecture = model.info().architecture;
+  for (const char* name : {"source", "source-ids"})
+    if (arguments.has(name))
+      throw UsageError(fmt::format("--{} is what an encoder-decoder reads; this model is {} {}", name, architecture == "encoder" ? "an" : "a", architecture));
+}
+
 std::vector<Sequence> make_sequences(const Arguments& arguments, const Model& model, size_t count) {
   std::vector<Sequence> sequences;
   if (model.info().architecture != "encoder_decoder") {
-    if (arguments.has("source")) throw UsageError(fmt::format("--source is what an encoder-decoder reads; this model is a {}", model.info().architecture));
+    refuse_source(arguments, model);
     for (size_t i = 0; i < count; ++i) sequences.emplace_back(model);
     return sequences;
   }
-  if (!arguments.has("source")) throw UsageError("this model is an encoder-decoder; give --source, the token ids that its encoder reads");
-  sequences.emplace_back(model, parse_ids(arguments.text("source"), "--source"), &stop_token());
+  const bool ids = arguments.has("source-ids");
+  if (ids == arguments.has("source")) throw UsageError("this model is an encoder-decoder; give one of --source and --source-ids, what its encoder reads");
+  const std::vector<int32_t> source = ids ? parse_ids(arguments.text("source-ids"), "--source-ids") : encode(arguments, model, "source");
+  if (source.empty()) throw UsageError("the source has no tokens");
+  sequences.emplace_back(model, source, &stop_token());
   while (sequences.size() < count) sequences.push_back(sequences.front().fork());
   return sequences;
 }
@@ -61,7 +74,7 @@ int run_logits(Context& context) {
   const std::vector<std::vector<int32_t>> tokens = read_sequences(arguments, model);
 
   const bool encoder = model.info().architecture == "encoder", last_only = arguments.text("rows") == "last";
-  if (encoder && arguments.has("source")) throw UsageError("--source is what an encoder-decoder reads; this model is an encoder");
+  if (encoder) refuse_source(arguments, model);
   std::vector<Sequence> sequences;
   if (!encoder) sequences = make_sequences(arguments, model, tokens.size());
   std::vector<Feed> feeds;
@@ -95,7 +108,7 @@ Command logits_command() {
       .description = "Feeds tokens to a model and writes, for each of them, the raw logits of what comes next: float32 [n, vocab], or with "
                      "--hidden the last hidden state after the final norm: float32 [n, hidden]. The sequences of a batch stand below one "
                      "another in the order of the lines. An encoder gives what it says of each token itself, a masked one for example; an "
-                     "encoder-decoder reads --source and is fed the tokens.",
+                     "encoder-decoder reads --source, or --source-ids, and is fed the tokens.",
       .examples = {{"regard logits -m model.gguf --ids \"504 3426 314\" --out logits.npy", "Three rows."},
                    {"regard logits -m model.gguf --prompt \"The sea\" --chunk 1 --rows last --out last.npy", "Token by token; the bits are the same."}},
       .positionals = {},
@@ -106,14 +119,15 @@ Command logits_command() {
                             .section = Section::kCommon},
                            {.name = "batch", .type = Type::kInputFile, .value = "FILE",
                             .help = "A file with the ids of one sequence per line; - is standard input.", .section = Section::kCommon},
-                           {.name = "source", .type = Type::kText, .value = "IDS", .help = "Token ids that the encoder of an encoder-decoder reads."},
+                           {.name = "source", .type = Type::kText, .value = "TEXT", .help = "The text that the encoder of an encoder-decoder reads."},
+                           {.name = "source-ids", .type = Type::kText, .value = "IDS", .help = "The same as token ids."},
                            {.name = "out", .letter = 'o', .type = Type::kOutputFile, .value = "FILE",
                             .help = "The .npy file to write: float32 [n, vocab] or [n, hidden]; - is standard output.",
                             .presence = Presence::kRequired, .section = Section::kCommon},
                            {.name = "rows", .type = Type::kChoice, .value = "WHICH", .help = "Rows to write: of all tokens, or of the last of each sequence.",
                             .fallback = "all", .choices = "all|last"},
                            {.name = "hidden", .help = "Writes the last hidden state instead of logits."},
-                           {.name = "no-bos", .help = "Does not add to --prompt the tokens that the model wants around a text."},
+                           {.name = "no-bos", .help = "Does not add to --prompt and --source the tokens that the model wants around a text."},
                            json_option(),
                            chunk_option(),
                            force_option(),

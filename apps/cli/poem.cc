@@ -93,7 +93,7 @@ int run_poem(Context& context) {
   context.out.flush();
   if (looked && !look.picture.empty()) save_png(look.picture, heat_map_image(map));
   for (const Poem& poem : poems)
-    if (poem.complete)
+    if (poem.complete && !json_wanted)
       context.messages.note(fmt::format("candidate {} of {}: {:.3f} nats a character, {} repeated, score {:.3f}", poem.candidate + 1, options.candidates,
                                         -poem.mean_logprob, poem.repetitions, poem.score));
   return 0;

@@ -209,7 +209,9 @@ class Streams(Case):
             if name in ("attend", "train") or not any(option.name == "--json" for option in options):
                 continue
             with self.subTest(name):
-                self.assertEqual(json.loads(self.ok(*self.words(name), "--json"))["schema"], 1)
+                result = run(*self.words(name), "--json")
+                self.assertEqual((result.returncode, result.stderr), (0, b""))  # what is in the data is not said twice
+                self.assertEqual(json.loads(result.stdout)["schema"], 1)
 
     def test_colour(self):
         bad = ["doctor", "--threads", "0"]

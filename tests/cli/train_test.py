@@ -78,16 +78,21 @@ class Train(Case):
         self.assertEqual(result["text"], "".join(chr(ord("a") + i - 3) for i in result["ids"] if i > 2))
         self.assertEqual((len(result["ids"]), result["prompt_tokens"]), (9, 6))
         npy = self.path("forced.npy")
-        words = ["logits", "-m", model, "--source", " ".join(map(str, source)), "--ids", " ".join(map(str, [1, *result["ids"][:-1]])), "--out", npy]
+        words = ["logits", "-m", model, "--source-ids", " ".join(map(str, source)), "--ids", " ".join(map(str, [1, *result["ids"][:-1]])), "--out", npy]
         self.ok(*words)
         (rows, columns), values = load_npy(npy)
         self.assertEqual((rows, columns), (9, 29))
+        self.ok("logits", "-m", model, "--source", "string", *words[5:-1], self.path("text.npy"))
+        self.assertEqual(load_npy(self.path("text.npy")), ((rows, columns), values))
+        self.refused(2, "one of --source and --source-ids", *words, "--source", "string", "--force")
         for i, chosen in enumerate(result["ids"]):
             row = values[i * columns:(i + 1) * columns]
             row[2] = -math.inf  # the end, which is ignored
             self.assertEqual(row.index(max(row)), chosen)
         best, = json.loads(self.ok("generate", "-m", model, "--prompt", "string", "--beams", 4, "--return", 4, "--json"))["results"]
         self.assertEqual(len({tuple(text["ids"]) for text in best["texts"]}), 4)
+        self.assertEqual([best[name] for name in ("text", "ids", "finish")], [best["texts"][0][name] for name in ("text", "ids", "finish")])
+        self.assertLess(set(result), set(best), "a search says what a generation says, and more")
         self.assertEqual(self.ok("generate", "-m", model, "--prompt", "string", "--beams", 4).decode(), best["texts"][0]["text"] + "\n")
         self.refused(8, "decoder", "chat", "-m", model, "--prompt", "x")
         self.refused(2, "--source", "logits", "-m", model, "--ids", "1", "--out", npy, "--force")
