@@ -22,13 +22,14 @@ int run_convert(Context& context) {
   const ConvertReport report = convert_model(arguments.positional("IN"), to, options);
   const bool json_wanted = arguments.flag("json");  // which has the same numbers
   if (report.added_rows > 0 && !json_wanted)
-    context.messages.note(fmt::format("{} rows were added to the vocabulary: bytes and <unk>, which a GGUF file with characters needs", report.added_rows));
+    context.messages.note(fmt::format("{} tokens were added, which a GGUF file of characters needs: bytes and <unk>. Regard leaves them out; in other programs {}",
+                                      report.added_rows, report.added_unlikely ? "they are too unlikely to be drawn" : "they are as likely as the mean, and --min-p 0.05 keeps them out"));
   if (report.f16_instead > 0 && !json_wanted)
     context.messages.note(fmt::format("{} matrices are f16: their rows are no multiple of 32", report.f16_instead));
   if (json_wanted) {
     JsonWriter json;
     json.begin_object().member("schema", 1).member("family", report.family).member("tensors", report.tensors);
-    json.member("tensor_bytes", report.tensor_bytes).member("added_rows", report.added_rows).member("f16_instead", report.f16_instead).member("out", to);
+    json.member("tensor_bytes", report.tensor_bytes).member("added_rows", report.added_rows).member("added_unlikely", report.added_unlikely).member("f16_instead", report.f16_instead).member("out", to);
     context.out.write(json.end().finish() + "\n");
     return 0;
   }

@@ -31,14 +31,16 @@ struct ConvertReport {
   int64_t tensors = 0;
   uint64_t tensor_bytes = 0;  ///< written
   int64_t added_rows = 0;     ///< of the vocabulary: see below
+  bool added_unlikely = false;  ///< whether their logits lie far below the mean in programs that have these rows
   int64_t f16_instead = 0;    ///< matrices whose rows do not divide into blocks
 };
 
 /// Converts the model at `from` to `to`: a name that ends in .gguf is a file, any other one a directory. Families: llama, qwen2, qwen3,
 /// gemma3, gpt2. Every number is decoded to f32 and rounded to nearest once, so converting to F32 and back gives the same bits
 /// (gemma3: of norms that are not smaller than 2^-16; the formats store them 1 apart).
-/// A vocabulary of single characters gets 256 byte tokens and <unk> in a GGUF file, as llama.cpp needs them. Their rows of embedding and
-/// head are the mean of the others: their logit is the mean of all logits and never the largest.
+/// A vocabulary of single characters gets 256 byte tokens and <unk> in a GGUF file, as llama.cpp needs them. A key of the file
+/// (regard.trained_rows) lets this library read it as if they were not there: ids, logits and texts are the directory's. Other programs see them. Behind a
+/// layer norm (gpt2) their logit lies 40 below the mean of all, where the stored type has such a row; else it is the mean, which is never the largest but takes probability.
 /// Before anything is written the configuration is read back as the new file will say it, and refused, naming the field, where that
 /// would be another model. Memory: one tensor in f32 twice, and the
 /// whole result where it is a directory.

@@ -119,6 +119,32 @@ Result<Done> read_ends(const GgufMetadata& metadata, std::string_view key, std::
   return Done{};
 }
 
+// The tokenizer of characters that such a file was made from: train_characters() in text/train_tokenizer.cc.
+Result<Done> read_characters(const GgufMetadata& metadata, size_t rows, TokenizerSpec& spec) {
+  if (rows > spec.pieces.size()) return metadata.refuse(kTrainedRowsKey, fmt::format("is {}, but there are {} tokens", rows, spec.pieces.size()));
+  const std::pair<std::string_view, std::optional<int32_t>*> ids[] = {{"tokenizer.ggml.bos_token_id", &spec.bos},
+                                                                      {"tokenizer.ggml.eos_token_id", &spec.eos},
+                                                                      {"tokenizer.ggml.unknown_token_id", &spec.unk}};
+  for (const auto& [key, id] : ids) {
+    REGARD_TRY(*id, read_id(metadata, key, spec));
+    if (*id && static_cast<size_t>(**id) >= rows) id->reset();
+  }
+  for (size_t i = 0; i < rows; ++i) {
+    if (spec.kinds[i] == TokenKind::kUnused) spec.pieces[i].clear();
+    if (spec.kinds[i] == TokenKind::kNormal && spec.pieces[i] == kSpaceMark) spec.pieces[i] = " ";
+  }
+  spec.pieces.resize(rows);
+  while (!spec.pieces.empty() && spec.pieces.back().empty()) spec.pieces.pop_back();  // rows without a token
+  spec.kinds.clear();
+  std::erase_if(spec.added, [rows](const AddedTokenSpec& token) { return static_cast<size_t>(token.id) >= rows; });
+  spec.added_order = AddedTokenOrder::kLeftmostLongest;
+  REGARD_TRY(const auto unknown, metadata.optional_string(kUnknownTokenKey));
+  spec.model = WordLevelSpec{std::string(unknown.value_or(""))};
+  spec.pre_tokenizer = {SplitStep{{TextPattern::Kind::kRegex, R"([\s\S])"}, SplitBehavior::kIsolated, false}};
+  spec.decoder = {FuseDecode{}};
+  return Done{};
+}
+
 }  // namespace
 
 Result<TokenizerSpec> gguf_tokenizer_spec(const GgufMetadata& metadata, std::string_view name) {
@@ -130,7 +156,10 @@ Result<TokenizerSpec> gguf_tokenizer_spec(const GgufMetadata& metadata, std::str
     return failure(Code::kUnsupported, "[{}] tokenizer.ggml.model: unknown tokenizer '{}'; known are gpt2, llama", name, *model);
   REGARD_CHECK(read_tokens(metadata, spec));
   bool add_bos = *model == "llama";
-  if (*model == "gpt2") {
+  REGARD_TRY(const auto trained_rows, metadata.optional_integer(kTrainedRowsKey, 1, kMaxId));
+  if (*model == "llama" && trained_rows) {
+    REGARD_CHECK(read_characters(metadata, static_cast<size_t>(*trained_rows), spec));
+  } else if (*model == "gpt2") {
     REGARD_CHECK(read_byte_level(metadata, spec, add_bos));
   } else {
     REGARD_CHECK(read_scored(metadata, spec));

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "format/gguf_tokenizer.h"
 #include "format/gguf_writer.h"
 #include "text/builtin_pre.h"
 
@@ -139,7 +140,7 @@ size_t characters(std::string_view text) {
 Result<int64_t> add_characters(const TokenizerSpec& spec, int64_t rows, GgufMetadata& metadata) {
   if (!spec.normalizer.empty()) return unsupported(spec, "it rewrites the text before it is cut");
   REGARD_TRY(Vocabulary v, vocabulary_of(spec, rows));
-  if (v.has(" ") && v.has(kWrittenSpace)) return unsupported(spec, "it has both a space and U+2581, which the file writes for it");
+  if (v.has(kWrittenSpace)) return unsupported(spec, "it has U+2581, which the file writes for a space");
   for (size_t i = 0; i < v.pieces.size(); ++i) {
     if (v.kinds[i] != static_cast<int32_t>(TokenKind::kNormal)) continue;
     if (v.pieces[i] == " ") v.pieces[i] = kWrittenSpace;
@@ -156,6 +157,8 @@ Result<int64_t> add_characters(const TokenizerSpec& spec, int64_t rows, GgufMeta
   const std::vector<float> scores(v.pieces.size());
   metadata.insert("tokenizer.ggml.scores", gguf_value(std::span<const float>(scores)));
   metadata.insert("tokenizer.ggml.add_space_prefix", gguf_value(false));
+  metadata.insert(std::string(kTrainedRowsKey), gguf_value(static_cast<uint32_t>(rows)));
+  metadata.insert(std::string(kUnknownTokenKey), gguf_value(std::string_view(std::get<WordLevelSpec>(spec.model).unk_token)));
   REGARD_CHECK(write_ids(spec, last, metadata));
   return static_cast<int64_t>(v.pieces.size());
 }

@@ -85,6 +85,17 @@ Result<const TensorInfo*> TensorSource::take(std::string_view name) {
 
 bool TensorSource::ignore(std::string_view name) { return static_cast<bool>(take(name)); }
 
+Result<Done> TensorSource::keep_rows(std::string_view name, int64_t rows) {
+  const auto at = by_name_.find(std::string(name));
+  if (at == by_name_.end()) return failure(Code::kNotFound, "there is no tensor {}", name);
+  TensorInfo& tensor = tensors_[at->second];
+  if (tensor.shape.empty() || rows < 1 || rows > tensor.shape[0])
+    return failure(Code::kCorruptData, "tensor {} has shape {}; {} rows were announced", name, shape_text(tensor.shape), rows);
+  tensor.bytes = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]) * static_cast<uint64_t>(rows);
+  tensor.shape[0] = rows;
+  return Done{};
+}
+
 std::vector<std::string> TensorSource::unused() const {
   std::vector<std::string> names;
   for (size_t i = 0; i < tensors_.size(); ++i)

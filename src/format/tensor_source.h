@@ -62,6 +62,8 @@ class TensorSource {
   Result<const TensorInfo*> take(std::string_view name);
   /// Marks a tensor as used, for those that are known and not needed. False when there is none of that name.
   bool ignore(std::string_view name);
+  /// From here on the tensor is its first `rows` rows, as if the file had no more. Refused: kNotFound; kCorruptData when it has fewer.
+  Result<Done> keep_rows(std::string_view name, int64_t rows);
   /// Names of the tensors that nobody took, in the order of tensors(): the best early sign of a wrong family.
   std::vector<std::string> unused() const;
 

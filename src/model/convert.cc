@@ -32,6 +32,7 @@ struct Planned {
   DType type = DType::kF32;
   std::vector<int64_t> shape;
   int64_t more_rows = 0;
+  Part part = Part::kEmbedding;  // where rows are added
   std::vector<float> made;
 };
 
@@ -102,6 +103,7 @@ class Conversion {
     if (source->shape != here)
       fail(Code::kCorruptData, "[convert] tensor {} has shape {}; the configuration implies {}", source->name, shape_text(source->shape), shape_text(here));
     if (part.part == Part::kEmbedding || part.part == Part::kHead) planned.more_rows = more_rows;
+    planned.part = part.part;
     if (planned.more_rows > 0) planned.shape[0] += more_rows;
     planned.type = type_for(planned, part.part);
     planned_.push_back(std::move(planned));
@@ -129,10 +131,26 @@ class Conversion {
     std::vector<float> values = decode_tensor(opened_.source, source);
     std::vector<int64_t> shape = source.shape;
     rearrange(planned.how, towards_, values, shape);
-    if (planned.more_rows > 0) add_mean_rows(planned.more_rows, values, shape);
+    if (planned.more_rows > 0) add_rows(planned, shape[0], values);
     done_ += source.bytes;
     if (options_.progress) options_.progress(done_, std::max(done_, total_));
     return values;
+  }
+
+  // Rows that nobody trained: what the head reads them with should never be the largest logit, and seldom one that is drawn.
+  void add_rows(const Planned& planned, int64_t known, std::vector<float>& values) {
+    std::vector<float> row = mean_row(values, known);
+    const bool of_head = tied_ || planned.part == Part::kHead;
+    const bool layer_norm = config_.norm == nn::NormKind::kLayer && config_.placement == nn::NormPlacement::kPre && config_.final_softcap == 0;
+    const PartNames* norm = family_.find(Part::kFinalNorm);
+    const TensorInfo* gains = norm != nullptr ? find_part(opened_, family_, *norm, 0, ".weight") : nullptr;
+    const TensorInfo* biases = norm != nullptr ? find_part(opened_, family_, *norm, 0, ".bias") : nullptr;
+    if (of_head && layer_norm && gains != nullptr && biases != nullptr)
+      if (auto below = unlikely_row(row, decode_tensor(opened_.source, *gains), decode_tensor(opened_.source, *biases), planned.type)) {
+        row = std::move(*below);
+        report_.added_unlikely = true;
+      }
+    for (int64_t r = 0; r < planned.more_rows; ++r) values.insert(values.end(), row.begin(), row.end());
   }
 
   void refuse_existing(const fs::path& path) const {

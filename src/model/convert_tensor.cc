@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "kernels/reference/linear.h"
 
 namespace regard::model {
 namespace {
@@ -92,16 +93,38 @@ void rearrange(const Rearrangement& how, Towards to, std::vector<float>& values,
   std::swap(shape[0], shape[1]);
 }
 
-void add_mean_rows(int64_t rows, std::vector<float>& values, std::vector<int64_t>& shape) {
-  const int64_t known = shape[0], width = shape[1];
-  std::vector<float> mean(static_cast<size_t>(width));
-  for (int64_t c = 0; c < width; ++c) {
+std::vector<float> mean_row(std::span<const float> values, int64_t rows) {
+  const auto width = values.size() / static_cast<size_t>(rows);
+  std::vector<float> mean(width);
+  for (size_t c = 0; c < width; ++c) {
     double sum = 0;
-    for (int64_t r = 0; r < known; ++r) sum += static_cast<double>(values[static_cast<size_t>(r * width + c)]);
-    mean[static_cast<size_t>(c)] = static_cast<float>(sum / static_cast<double>(known));
+    for (size_t at = c; at < values.size(); at += width) sum += static_cast<double>(values[at]);
+    mean[c] = static_cast<float>(sum / static_cast<double>(rows));
   }
-  for (int64_t r = 0; r < rows; ++r) values.insert(values.end(), mean.begin(), mean.end());
-  shape[0] += rows;
+  return mean;
+}
+
+std::optional<std::vector<float>> unlikely_row(std::span<const float> mean, std::span<const float> gains, std::span<const float> biases, DType type) {
+  constexpr double kBelow = 40, kAtLeast = 16;  // nats: 257 times e^-16 is nothing that anyone draws
+  constexpr double kDeviations = 8;             // of what rounding does to the logit
+  const size_t width = mean.size();
+  double sum = 0;
+  for (size_t i = 0; i < width; ++i) sum += static_cast<double>(biases[i]) / static_cast<double>(gains[i]);
+  std::vector<float> row(width), stored(width);
+  for (size_t i = 0; i < width; ++i) row[i] = static_cast<float>(static_cast<double>(mean[i]) - kBelow / sum / static_cast<double>(gains[i]));
+  // Not finite where a gain or the sum is 0.
+  if (!std::all_of(row.begin(), row.end(), [](float v) { return std::isfinite(v); })) return std::nullopt;
+  kernels::reference::decode_row(type, encode(row, type).data(), static_cast<int64_t>(width), stored.data());
+  // The stored row adds `constant`, and a part that depends on the text: n, a vector of length sqrt(width) and sum 0, times `rest`.
+  double constant = 0, total = 0, squares = 0;
+  for (size_t i = 0; i < width; ++i) {
+    const double more = static_cast<double>(stored[i]) - static_cast<double>(mean[i]), rest = more * static_cast<double>(gains[i]);
+    constant += more * static_cast<double>(biases[i]);
+    total += rest;
+    squares += rest * rest;
+  }
+  const double spread = std::sqrt(std::max(0.0, squares - total * total / static_cast<double>(width)));
+  return constant + kDeviations * spread <= -kAtLeast ? std::optional(row) : std::nullopt;  // false for NaN
 }
 
 std::vector<uint8_t> encode(std::span<const float> values, DType type) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,8 +27,13 @@ enum class Towards { kGguf, kHuggingFace };
 /// Rearranges `values` of `shape` (C order, changed when transposed).
 void rearrange(const Rearrangement& how, Towards to, std::vector<float>& values, std::vector<int64_t>& shape);
 
-/// `rows` more rows, each the mean of the others.
-void add_mean_rows(int64_t rows, std::vector<float>& values, std::vector<int64_t>& shape);
+/// The mean of the rows of a matrix.
+std::vector<float> mean_row(std::span<const float> values, int64_t rows);
+
+/// A row whose logit lies so far below the mean of all logits that nobody draws it, whatever the text. Behind a layer norm the head reads
+/// h = g n + b with sum(n) = 0, so c / g added to the mean row adds the constant c sum(b / g) to its logit. Nothing where that
+/// constant cannot be had: a gain of 0, biases that sum to nothing, or a `type` too coarse for such a row.
+std::optional<std::vector<float>> unlikely_row(std::span<const float> mean, std::span<const float> gains, std::span<const float> biases, DType type);
 
 /// The bytes of values in a type: f32, f16, bf16, or q8_0 with rows of `row` values, a multiple of 32. Rounded to nearest; a block of
 /// q8_0 has the scale max|x| / 127, stored as f16, and the codes round(x / scale) with ties away from zero, as in ggml.

@@ -9,6 +9,8 @@
 #include "format/tokenizer_json.h"
 #include "model/facts_gguf.h"
 #include "model/facts_hf.h"
+#include "model/family.h"
+#include "model/limits.h"
 #include "model/t5_shape.h"
 #include "model/trained_shape.h"
 #include "runtime/file.h"
@@ -48,6 +50,10 @@ Facts facts_of(const HfConfig& hf, const std::string& config) {
 
 // The directory's part of the facts: config.json, tokenizer.json, the template.
 OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithTokenizer with_tokenizer) {
+  if (!is_there(directory / "config.json") && is_there(directory / "train.json")) {
+    const bool best = is_there(directory / "best");
+    fail(Code::kNotFound, "[Model::load] {0} is the directory of a training run; take {0}/latest{1}", directory.string(), best ? fmt::format(" or {}/best", directory.string()) : "");
+  }
   if (!is_there(directory / "config.json"))
     fail(Code::kNotFound, "[Model::load] {} has no config.json; expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file",
          directory.string());
@@ -72,6 +78,21 @@ OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithT
   return opened;
 }
 
+// A vocabulary of characters has rows behind the trained ones, for other programs: here they are not there.
+void drop_added_rows(OpenedModel& opened) {
+  const auto rows = opened.source.metadata()->optional_integer(kTrainedRowsKey, 1, kMaxVocab).value_or_throw();
+  if (!rows) return;
+  const Family& family = find_family(opened.facts);
+  for (const Part part : {Part::kEmbedding, Part::kHead}) {
+    const PartNames* names = family.find(part);
+    const std::string name = names != nullptr ? tensor_name(names->gguf, 0, ".weight") : std::string();
+    if (opened.source.find(name) != nullptr) opened.source.keep_rows(name, *rows).value_or_throw();
+  }
+  opened.facts.vocab_size = *rows;
+  std::erase_if(opened.facts.eos_ids, [&](int32_t id) { return id >= *rows; });
+  if (opened.facts.bos_id && *opened.facts.bos_id >= *rows) opened.facts.bos_id.reset();
+}
+
 OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenizer with_tokenizer) {
   TensorSource source = TensorSource::open(path, access).value_or_throw();
   const GgufMetadata* metadata = source.metadata();
@@ -83,6 +104,7 @@ OpenedModel open_gguf(const std::string& path, TensorAccess access, WithTokenize
   opened.has_tokenizer = metadata->find("tokenizer.ggml.model") != nullptr;
   if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes)
     opened.tokenizer = gguf_tokenizer_spec(*metadata, fs::path(path).filename().string()).value_or_throw();
+  drop_added_rows(opened);
   if (const auto text = metadata->optional_string("tokenizer.chat_template").value_or_throw()) opened.chat_template = std::string(*text);
   return opened;
 }

@@ -15,6 +15,7 @@
 #include "regard/model.h"
 #include "regard/tokenizer.h"
 #include "support/golden.h"
+#include "support/plain_gguf.h"
 #include "support/temp_dir.h"
 
 namespace regard {
@@ -142,9 +143,19 @@ TEST(Convert, LlamaCppReadsTheSame) {
   EXPECT_EQ(report.added_rows, 257);  // bytes and <unk>
   const nlohmann::json golden = test::read_json("converted/llama_cpp.json");
   const Model model = Model::load(directory.path("model.gguf")), original = Model::load(directory.path("checkpoint"));
-  for (const auto& entry : golden.at("texts")) EXPECT_EQ(model.tokenizer().encode(entry.at("text").get<std::string>()), entry.at("ids").get<std::vector<int32_t>>());
+  const std::string plain = directory.path("plain.gguf");
+  testing_support::copy_without_own_keys(directory.path("model.gguf"), plain);
+  const Model others = Model::load(plain);
+  for (const auto& entry : golden.at("texts")) EXPECT_EQ(others.tokenizer().encode(entry.at("text").get<std::string>()), entry.at("ids").get<std::vector<int32_t>>());
+  EXPECT_EQ(others.info().vocab_size, original.info().vocab_size + 257);
+  EXPECT_EQ(model.info().vocab_size, original.info().vocab_size);
+  EXPECT_EQ(model.tokenizer().vocab_size(), original.tokenizer().vocab_size());
+  EXPECT_EQ(model.eos_ids(), original.eos_ids());
+  EXPECT_EQ(logits(model, model.info().vocab_size), logits(original, original.info().vocab_size));
+  for (const char* text : {"The sea", " two  spaces \n", "<unk>"}) EXPECT_EQ(model.tokenizer().encode(text), original.tokenizer().encode(text)) << text;
+  EXPECT_THROW((void)model.tokenizer().encode("caf\xC3\xA9"), Error);  // as the directory does
   EXPECT_EQ(original.tokenizer().encode("The sea"), golden.at("texts").at(0).at("ids").get<std::vector<int32_t>>());
-  for (const Model* one : {&model, &original})
+  for (const Model* one : {&model, &original, &others})
     for (const auto& entry : golden.at("greedy")) {
       Sequence sequence(*one);
       std::vector<int32_t> next = entry.at("prompt").get<std::vector<int32_t>>(), found;
@@ -157,6 +168,60 @@ TEST(Convert, LlamaCppReadsTheSame) {
       }
       EXPECT_EQ(found, entry.at("ids").get<std::vector<int32_t>>());
     }
+}
+
+// models/shakespeare, whose norms were trained, in every type: what another program finds in the rows that were added.
+TEST(Convert, AddedTokensAreTooUnlikelyToBeDrawn) {
+  const std::string from = test::golden_path("../../models/shakespeare");
+  for (const auto& type : {std::optional<DType>(), std::optional(DType::kF32), std::optional(DType::kF16), std::optional(DType::kQ8_0)}) {
+    const TempDir directory;
+    ConvertOptions options;
+    options.type = type;
+    const ConvertReport report = convert_model(from, directory.path("model.gguf"), options);
+    EXPECT_TRUE(report.added_unlikely);
+    testing_support::copy_without_own_keys(directory.path("model.gguf"), directory.path("plain.gguf"));
+    const Model model = Model::load(directory.path("plain.gguf"));
+    const auto width = static_cast<size_t>(model.info().vocab_size), known = width - 257;
+    ASSERT_EQ(known, 65u);
+    const std::vector<int32_t> ids = Model::load(from).tokenizer().encode("ROMEO:\nWhat say you, my lord? I will not hear thee speak.\n\nJULIET:\nNay, ");
+    std::vector<float> out(ids.size() * width);
+    Sequence sequence(model);
+    const Feed feed{&sequence, ids, Feed::Rows::kAll};
+    model.forward({&feed, 1}, {}, out.data());
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const float* row = out.data() + t * width;
+      EXPECT_LT(*std::max_element(row + known, row + width), *std::max_element(row, row + known) - 30) << t;
+    }
+  }
+}
+
+// With rms norm no row has a constant logit: it is the mean.
+TEST(Convert, WithoutALayerNormAddedTokensAreTheMean) {
+  const TempDir directory;
+  std::filesystem::copy(test::golden_path("hf/llama_linear"), directory.path("checkpoint"));
+  std::filesystem::copy(test::golden_path("converted/tokenizer.json"), directory.path("checkpoint/tokenizer.json"), std::filesystem::copy_options::overwrite_existing);
+  const ConvertReport report = convert_model(directory.path("checkpoint"), directory.path("model.gguf"));
+  EXPECT_EQ(report.added_rows, 257);
+  EXPECT_FALSE(report.added_unlikely);
+  testing_support::copy_without_own_keys(directory.path("model.gguf"), directory.path("plain.gguf"));
+  const Model plain = Model::load(directory.path("plain.gguf")), model = Model::load(directory.path("model.gguf"));
+  const int64_t known = model.info().vocab_size;
+  const std::vector<float> all = logits(plain, plain.info().vocab_size), without = logits(model, known);
+  double sum = 0;
+  for (int64_t i = 0; i < known; ++i) sum += static_cast<double>(all[static_cast<size_t>(i)]);
+  for (int64_t i = known; i < plain.info().vocab_size; ++i) EXPECT_NEAR(all[static_cast<size_t>(i)], sum / static_cast<double>(known), 1e-2);
+  EXPECT_EQ(std::vector<float>(all.begin(), all.begin() + known), std::vector<float>(without.begin(), without.begin() + known));
+}
+
+TEST(Convert, ACharacterModelComesBackFromItsFile) {
+  const std::string from = test::golden_path("../../models/shakespeare");
+  const TempDir directory;
+  ConvertOptions options;
+  options.type = DType::kBF16;  // the file has positions in f32
+  (void)convert_model(from, directory.path("model.gguf"));
+  (void)convert_model(directory.path("model.gguf"), directory.path("back"), options);
+  EXPECT_TRUE(tensors_of(directory.path("back")) == tensors_of(from));
+  EXPECT_EQ(Model::load(directory.path("back")).tokenizer().encode("What say you?\n"), Model::load(from).tokenizer().encode("What say you?\n"));
 }
 
 TEST(Convert, APartThatIsMissingOrOfAnotherShapeIsNamed) {
