@@ -1,6 +1,7 @@
 #include "model/convert_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -127,6 +128,17 @@ bool same_rope(RopeConfig a, RopeConfig b, int64_t context) {
          near(x.magnitude(), y.magnitude());
 }
 
+// Which tokens begin and end a text, stand for unknown text and pad; no name where there is none.
+std::string tokenizer_config(int64_t context, const std::array<std::string, 4>& names) {
+  JsonWriter json;
+  json.begin_object().member("tokenizer_class", "PreTrainedTokenizerFast").member("model_max_length", context);
+  json.member("clean_up_tokenization_spaces", false);  // which would take spaces before punctuation away
+  constexpr std::string_view kKeys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!names[i].empty()) json.member(kKeys[i], names[i]);
+  return json.end().finish(JsonStyle::kIndented) + "\n";
+}
+
 }  // namespace
 
 std::vector<float> rope_divisors(const RopeConfig& rope) {
@@ -195,13 +207,13 @@ std::string hf_config_json(const Family& family, const Facts& facts, const Decod
 }
 
 std::string tokenizer_config_json(const TokenizerSpec& spec, int64_t context) {
-  JsonWriter json;
-  json.begin_object().member("tokenizer_class", "PreTrainedTokenizerFast").member("model_max_length", context);
-  const std::pair<std::string_view, const std::optional<int32_t>*> ids[] = {
-      {"bos_token", &spec.bos}, {"eos_token", &spec.eos}, {"unk_token", &spec.unk}, {"pad_token", &spec.pad}};
-  for (const auto& [name, id] : ids)
-    if (*id) json.member(name, spec.pieces[static_cast<size_t>(**id)]);
-  return json.end().finish(JsonStyle::kIndented) + "\n";
+  const auto name = [&](const std::optional<int32_t>& id) { return id ? spec.pieces[static_cast<size_t>(*id)] : std::string(); };
+  return tokenizer_config(context, {name(spec.bos), name(spec.eos), name(spec.unk), name(spec.pad)});
+}
+
+std::string tokenizer_config_json(const Tokenizer& tokenizer, int64_t context) {
+  const auto name = [&](const std::optional<int32_t>& id) { return id ? tokenizer.token_text(*id) : std::string(); };
+  return tokenizer_config(context, {name(tokenizer.bos()), name(tokenizer.eos()), name(tokenizer.unk()), name(tokenizer.pad())});
 }
 
 void expect_same(const DecoderConfig& a, const DecoderConfig& b) {

@@ -23,6 +23,9 @@ std::string hf_config_json(const Family& family, const Facts& facts, const Decod
 /// tokenizer_config.json beside a tokenizer.json: which tokens begin and end a text, stand for unknown text and pad.
 std::string tokenizer_config_json(const TokenizerSpec& spec, int64_t context);
 
+/// The same for a tokenizer that was built. Without this file `transformers` takes the tokenizer of the model's family, which is another.
+std::string tokenizer_config_json(const Tokenizer& tokenizer, int64_t context);
+
 /// Refuses what the written form says differently, naming the first field: kUnsupported.
 void expect_same(const DecoderConfig& original, const DecoderConfig& written);
 

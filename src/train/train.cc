@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/convert_config.h"
 #include "nn/training/transformer.h"
 #include "regard/tokenizer.h"
 #include "regard/train.h"
@@ -59,7 +60,7 @@ struct Texts {
 
 Texts load_texts(const TrainConfig& config, const Words& words, const StopToken* stop) {
   const TrainConfig::Data& data = config.data;
-  if (data.files.empty()) fail(Code::kInvalidArgument, "[train] there is nothing to train on; set data.files");
+  if (data.files.empty()) fail(Code::kInvalidArgument, "[train] there is nothing to train on; set data.files (--set data.files=text.txt, with data.tokenizer), or data.task");
   const TokenData all = train_data::load_tokens(data.files, data, words.get(), config.model.vocab_size, stop);
   Texts texts{all, std::nullopt, config.model.vocab_size, 0};
   if (!data.validation_files.empty()) {
@@ -174,11 +175,14 @@ TrainResult train(const TrainConfig& given, const TrainOptions& options) {
     shape = file->shape(config.run.sequence);
     train_loop::adopt_shape(shape, file->path(), config);
   }
-  const Setting setting = config.data.task.empty() ? text_setting(config, file ? &*file : nullptr, options.stop) : task_setting(config);
+  Setting setting = config.data.task.empty() ? text_setting(config, file ? &*file : nullptr, options.stop) : task_setting(config);
   if (file && setting.vocab_size != shape.vocab_size) {
     fail(Code::kInvalidArgument, "[train] the data need a vocabulary of {}, and the model in '{}' has {}", setting.vocab_size, file->path(), shape.vocab_size);
   }
   shape = file ? train_loop::with_free_fields(shape, setting.shape_config, file->path()) : train_loop::transformer_config(setting.shape_config, setting.vocab_size);
+  auto& beside = setting.words.files_beside;
+  if (setting.words.tokenizer && std::none_of(beside.begin(), beside.end(), [](const auto& one) { return one.first == "tokenizer_config.json"; }))
+    beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*setting.words.tokenizer, shape.max_positions));
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
   if (file && options.start == TrainStart::kNew) file->read(model->parameters(), options.stop);
   const bool of_family = file && file->family() != "regard";
