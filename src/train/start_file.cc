@@ -107,19 +107,30 @@ Model section_of(const nn::TransformerConfig& shape, const Model& given) {
   return m;
 }
 
-// A tokenizer with other ids would make another model's text of every number.
+// A piece in a message: as it is, where it can be shown.
+std::string shown(const std::string& piece) { return is_plain_name(piece, 80) ? piece : printable(piece); }
+
+std::string with_spaces(std::string piece) {
+  constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581, which stands for a space in vocabularies that merge by score
+  for (size_t at = 0; (at = piece.find(kMark, at)) != std::string::npos; ++at) piece.replace(at, kMark.size(), " ");
+  return piece;
+}
+
+// A tokenizer with other ids would make another model's text of every number. A vocabulary that merges by score has no tokenizer.json, so
+// there the named one may have spaces for U+2581, and lack the tokens behind the pieces: bytes, and what stands for unknown text.
 void expect_same_pieces(const TokenizerSpec& file, const std::string& path, const Tokenizer& named, const std::string& name, int64_t vocab_size) {
+  const bool scored = std::holds_alternative<SpmSpec>(file.model);
+  const std::string_view advice = scored ? "give the tokenizer.json that this file was made from" : "leave it out, and the file's is taken";
   if (named.vocab_size() > vocab_size) {
-    fail(Code::kInvalidArgument, "[train] data.tokenizer '{}' has {} ids, and the model in '{}' has {}; leave it out, and the file's is taken", name, named.vocab_size(),
-         path, vocab_size);
+    fail(Code::kInvalidArgument, "[train] data.tokenizer '{}' has {} ids, and the model in '{}' has {}; {}", name, named.vocab_size(), path, vocab_size, advice);
   }
-  const auto ids = std::max(file.pieces.size(), static_cast<size_t>(named.vocab_size()));
-  for (size_t id = 0; id < ids; ++id) {
-    const std::string theirs = id < file.pieces.size() ? file.pieces[id] : "", ours = id < static_cast<size_t>(named.vocab_size()) ? named.token_text(static_cast<int32_t>(id)) : "";
-    if (theirs != ours) {
-      fail(Code::kInvalidArgument, "[train] data.tokenizer '{}' has '{}' as id {}, and the tokenizer of '{}' has '{}'; leave it out, and the file's is taken", name,
-           printable(ours), id, path, printable(theirs));
-    }
+  const auto has = static_cast<size_t>(named.vocab_size());
+  for (size_t id = 0; id < std::max(file.pieces.size(), has); ++id) {
+    const std::string theirs = id < file.pieces.size() ? file.pieces[id] : "", ours = id < has ? named.token_text(static_cast<int32_t>(id)) : "";
+    if (theirs == ours) continue;
+    if (scored && (id < has ? with_spaces(theirs) == ours : file.kinds[id] != TokenKind::kNormal)) continue;
+    fail(Code::kInvalidArgument, "[train] data.tokenizer '{}' has '{}' as id {}, and the tokenizer of '{}' has '{}'; {}", name, shown(ours), id, path, shown(theirs),
+         advice);
   }
 }
 
@@ -175,7 +186,9 @@ FileTokenizer tokenizer_of(const model::TrainableFile& file, const std::string& 
     const Tokenizer tokenizer = Tokenizer::from_file(named);
     if (opened.tokenizer) {
       expect_same_pieces(*opened.tokenizer, file.path(), tokenizer, named, file.shape(1).vocab_size);
-      beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*opened.tokenizer, file.shape(1).max_positions));
+      // Tokens that the named one lacks would be added to it by other programs.
+      if (!std::holds_alternative<SpmSpec>(opened.tokenizer->model))
+        beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*opened.tokenizer, file.shape(1).max_positions));
     }
     return {tokenizer, text_of(named, kMaxTokenizer), std::move(beside)};
   }
@@ -188,7 +201,7 @@ FileTokenizer tokenizer_of(const model::TrainableFile& file, const std::string& 
     return {Tokenizer::from_file(directory / "tokenizer.json"), text_of(directory / "tokenizer.json", kMaxTokenizer), std::move(beside)};
   }
   auto written = write_tokenizer_json(*opened.tokenizer);
-  if (!written) fail(written.failure().code, "{}; give data.tokenizer, a tokenizer.json with the same pieces", written.failure().message);
+  if (!written) fail(written.failure().code, "{}; give data.tokenizer, the tokenizer.json that the file was made from", written.failure().message);
   // What a checkpoint holds is what the run reads texts with, so that it goes on with the same ids.
   TokenizerSpec spec = tokenizer_json_spec(*written, "tokenizer.json").value_or_throw();
   const std::string config = model::tokenizer_config_json(*opened.tokenizer, file.shape(1).max_positions);

@@ -12,6 +12,7 @@
 #include "regard/tokenizer.h"
 #include "regard/train.h"
 #include "support/golden.h"
+#include "support/plain_gguf.h"
 
 namespace regard::train_test {
 namespace {
@@ -169,12 +170,44 @@ TEST(Init, TakesATokenizerOnlyWithTheSamePieces) {
   EXPECT_NE(message_of(config).find("data.tokenizer"), std::string::npos);
 }
 
-TEST(Init, SaysThatATokenizerCannotBeWritten) {
+TEST(Init, ACharacterModelComesWithItsTokenizer) {
   const TempDir directory;
-  // Characters stand in a GGUF file as a vocabulary that merges by score.
-  convert_model(std::string(REGARD_TEST_DATA) + "/../models/shakespeare", directory.path("characters.gguf"));
-  const std::string message = message_of(tuning(directory.path("characters.gguf"), text_in(directory)), Code::kUnsupported);
-  EXPECT_NE(message.find("data.tokenizer"), std::string::npos) << message;
+  const std::string box = std::string(REGARD_TEST_DATA) + "/../models/shakespeare";
+  convert_model(box, directory.path("characters.gguf"));
+  TrainConfig config = tuning(directory.path("characters.gguf"), text_in(directory));
+  config.run.steps = 0;
+  const Model original = Model::load(box), begun = Model::load(run(config, directory.path("run")).checkpoint);
+  EXPECT_EQ(begun.info().vocab_size, original.info().vocab_size);
+  EXPECT_EQ(begun.tokenizer().encode("What say you?\n"), original.tokenizer().encode("What say you?\n"));
+  EXPECT_EQ(begun.info().num_parameters, original.info().num_parameters);
+}
+
+// A file of characters without our keys: U+2581 for a space, and bytes behind the characters.
+TEST(Init, TakesTheCharactersThatAScoredVocabularyWasMadeFrom) {
+  const TempDir directory;
+  const std::string box = std::string(REGARD_TEST_DATA) + "/../models/shakespeare", file = directory.path("plain.gguf");
+  convert_model(box, directory.path("characters.gguf"));
+  testing_support::copy_without_own_keys(directory.path("characters.gguf"), file);
+  TrainConfig config = tuning(file, text_in(directory));
+  config.run.steps = 2;
+  const std::string without = message_of(config, Code::kUnsupported);
+  EXPECT_NE(without.find("give data.tokenizer, the tokenizer.json that the file was made from"), std::string::npos) << without;
+  config.data.tokenizer = test::golden_path("trained/bytes.json");
+  const std::string other = message_of(config);
+  EXPECT_NE(other.find("give the tokenizer.json that this file was made from"), std::string::npos) << other;
+  EXPECT_EQ(other.find("leave it out"), std::string::npos) << other;
+  // One that has '_' for the space: the message shows U+2581 as it is.
+  std::string wrong = bytes_of(box + "/tokenizer.json");
+  wrong.replace(wrong.find("\" \": 1"), 6, "\"_\": 1");
+  config.data.tokenizer = directory.write("wrong.json", wrong);
+  const std::string shown = message_of(config);
+  EXPECT_NE(shown.find("'_' as id 1"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("has '\xE2\x96\x81'"), std::string::npos) << shown;
+  config.data.tokenizer = box + "/tokenizer.json";
+  const std::string checkpoint = run(config, directory.path("run")).checkpoint;
+  EXPECT_EQ(bytes_of(checkpoint + "/tokenizer.json"), bytes_of(box + "/tokenizer.json"));
+  EXPECT_EQ(bytes_of(checkpoint + "/tokenizer_config.json"), bytes_of(box + "/tokenizer_config.json"));
+  EXPECT_EQ(Model::load(checkpoint).info().vocab_size, Model::load(file).info().vocab_size);
 }
 
 }  // namespace
