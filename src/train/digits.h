@@ -1,4 +1,4 @@
-// Numbers in pictures: the characters of a tick, five rows of three dots each, drawn twice as large.
+// Numbers and a few words in pictures: digits and small letters, five rows of three dots each, drawn twice as large.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,12 @@ inline void fill_rectangle(Raster& raster, int64_t x, int64_t y, int64_t width, 
   }
 }
 
-/// Draws digits, '.', '-', '+' and 'e' with the top left corner at (x, y); other characters are gaps.
+/// Draws digits, '.', '-', '+' and the letters of "training", "validation", "step" and "nats per token" with the top left corner at (x, y); other characters are gaps.
 inline void draw_digits(Raster& raster, int64_t x, int64_t y, std::string_view text, Color color) {
   // Rows from the top, three bits each, the highest bit at the left.
-  constexpr std::string_view kKnown = "0123456789.-+e";
-  constexpr uint16_t kDots[] = {075557, 026227, 071747, 071717, 055711, 074717, 074757, 071111, 075757, 075717, 000002, 000700, 002720, 002743};
+  constexpr std::string_view kKnown = "0123456789.-+eadgiklnoprstv";
+  constexpr uint16_t kDots[] = {075557, 026227, 071747, 071717, 055711, 074717, 074757, 071111, 075757, 075717, 000002, 000700, 002720, 002743,
+                                 003553, 013553, 035316, 020222, 045655, 062227, 006555, 002552, 006564, 003444, 003636, 027223, 005552};
   for (const char c : text) {
     const size_t at = kKnown.find(c);
     for (int bit = 0; at != std::string_view::npos && bit < 15; ++bit) {

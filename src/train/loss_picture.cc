@@ -18,6 +18,16 @@ constexpr int kWidth = 960, kHeight = 540, kLeft = 72, kRight = 24, kTop = 24, k
 constexpr Color kBackground = {255, 255, 255}, kGrid = {225, 225, 225}, kInk = {60, 60, 60};
 constexpr Color kTraining = {31, 119, 180}, kValidation = {214, 39, 40};
 
+// In the corner at the top right, which a falling curve leaves free.
+struct LegendLine {
+  std::string_view name;
+  Color color;
+  int thickness;
+};
+constexpr LegendLine kLegend[] = {{"training", kTraining, 1}, {"validation", kValidation, 3}};
+constexpr int kLegendX = kWidth - kRight - 136, kLegendY = kTop + 16, kLegendRow = 20, kLegendLine = 32;
+constexpr std::string_view kStepsName = "step", kLossName = "nats per token";
+
 struct Axes {
   Axis steps, loss;
 };
@@ -102,6 +112,16 @@ Raster loss_raster(const LossCurves& curves) {
   }
   draw_curve(raster, axes, curves.training, kTraining, 1);
   draw_curve(raster, axes, curves.validation, kValidation, 3);
+  const std::string steps(kStepsName), losses(kLossName);
+  draw_digits(raster, (kLeft + kWidth - kRight) / 2 - digits_width(steps) / 2, kHeight - 18, steps, kInk);
+  draw_digits(raster, 10, 4, losses, kInk);
+  fill_rectangle(raster, kLegendX - 8, kLegendY - 8, kWidth - kRight - kLegendX + 4, 2 * kLegendRow + 8, kBackground);
+  int64_t y = kLegendY;
+  for (const auto& [name, color, thickness] : kLegend) {
+    fill_rectangle(raster, kLegendX, y + kDigitHeight / 2 - thickness / 2, kLegendLine, thickness, color);
+    draw_digits(raster, kLegendX + kLegendLine + 8, y, name, kInk);
+    y += kLegendRow;
+  }
   raster.texts = {{"Description", "Loss in nats per token over steps: training (blue), validation (red)"}};
   return raster;
 }
@@ -156,8 +176,16 @@ std::string loss_svg(const LossCurves& curves) {
     svg += svg_text(kLeft - 8, y_of(axes, tick) + 4, "end", tick_text(tick));
   }
   svg += svg_curve(axes, curves.training, kTraining, 1) + svg_curve(axes, curves.validation, kValidation, 3);
-  svg += svg_text((kLeft + kWidth - kRight) / 2.0, kHeight - 8, "middle", "steps");
-  svg += svg_text(kLeft, kTop - 8, "start", "loss in nats per token: training (blue), validation (red)");
+  svg += svg_text((kLeft + kWidth - kRight) / 2.0, kHeight - 8, "middle", kStepsName);
+  svg += svg_text(10, kTop - 8, "start", kLossName);
+  svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", kLegendX - 8, kLegendY - 8, kWidth - kRight - kLegendX + 4, 2 * kLegendRow + 8,
+                     svg_color(kBackground));
+  int y = kLegendY + 5;
+  for (const auto& [name, color, thickness] : kLegend) {
+    svg += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"{}\"/>\n", kLegendX, y, kLegendX + kLegendLine, y, svg_color(color), thickness);
+    svg += svg_text(kLegendX + kLegendLine + 8, y + 4, "start", name);
+    y += kLegendRow;
+  }
   return svg + "</svg>\n";
 }
 
