@@ -95,6 +95,7 @@ constexpr Status kStatuses[] = {
     {exit_status(Code::kNotFound), "a file, model or tensor is not there"},
     {exit_status(Code::kCorruptData), "a file is there but wrong"},
     {exit_status(Code::kResourceExhausted), "not enough memory, or a stated limit is passed"},
+    {exit_status(Code::kUnavailable), "in use: another process trains in this directory"},
     {exit_status(Code::kNumeric), "NaN or infinity where a number is needed"},
     {exit_status(Code::kUnsupported), "valid, but not implemented"},
     {exit_status(Code::kIo), "reading or writing failed"},

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "command.h"
 #include "input.h"
@@ -20,8 +21,19 @@ TrainConfig read_config(const Arguments& arguments) {
     const std::string& path = arguments.positional("config");
     config = parse_train_config(read_text(path), path);
   }
-  for (const std::string& assignment : arguments.list("set")) set_train_field(config, assignment);
-  if (arguments.has("init")) set_train_field(config, "run.init=" + arguments.text("init"));
+  const auto set_fields = [&] {
+    for (const std::string& assignment : arguments.list("set")) set_train_field(config, assignment);
+    if (arguments.has("init")) set_train_field(config, "run.init=" + arguments.text("init"));
+  };
+  set_fields();
+  const bool says_nothing = !arguments.has_positional("config") && config.data.files.empty() && config.data.task.empty();
+  if (!says_nothing || !arguments.flag("resume") || !arguments.has("out")) return config;
+  // The run itself says what it is.
+  const std::string path = arguments.text("out") + "/train.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) throw Error(Code::kNotFound, fmt::format("[train] '{}' holds no run to go on with", arguments.text("out")));
+  config = parse_train_config(read_text(path), path);
+  set_fields();
   return config;
 }
 
@@ -113,6 +125,7 @@ int run_train(Context& context) {
   options.on_event = [&context](const TrainEvent& event) { report(context.messages, event); };
   const TrainResult result = train(config, options);
   context.messages.end_progress();
+  if (result.end == TrainEnd::kStopped) context.messages.note(fmt::format("stopped; 'regard train --out {} --resume' goes on", options.directory));
   if (arguments.flag("json")) print_json(context.out, result);
   else print_text(context.out, result, options.directory);
   return 0;
@@ -129,7 +142,7 @@ Command train_command() {
                      "on, and ends with the same bits as if nothing had been.",
       .examples = {{"regard train poet.json --out poet", "A new run in the directory poet."},
                    {"regard train --init model.gguf --set data.files=text.txt --out tuned", "Goes on with a published model on texts of one's own."},
-                   {"regard train poet.json --out poet --resume", "Goes on where it was stopped."},
+                   {"regard train --out poet --resume", "Goes on where it was stopped, by the configuration that the run keeps."},
                    {"regard train --show-config > config.json", "All fields and their defaults, to begin from."}},
       .positionals = {{"config", "The configuration, a JSON file; without it, defaults and --set.", Presence::kOptional}},
       .options =
@@ -140,7 +153,7 @@ Command train_command() {
                .help = "Sets a field over what the file says: run.steps=100.", .repeat = Repeat::kMany, .section = Section::kCommon},
               {.name = "init", .type = Type::kText, .value = "MODEL",
                .help = "Begins with the weights, the shape and the tokenizer of a GGUF file, a Hugging Face directory or a checkpoint.", .section = Section::kCommon},
-              {.name = "resume", .help = "Goes on from the newest checkpoint of the run.", .section = Section::kCommon},
+              {.name = "resume", .help = "Goes on from the newest checkpoint of the run; without a configuration and data, as its train.json says, and --set over it.", .section = Section::kCommon},
               {.name = "show-config", .help = "Prints the whole configuration as JSON, a file to begin from, and ends."},
               json_option(),
           },

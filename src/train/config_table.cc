@@ -202,7 +202,7 @@ std::string meant(std::string_view name) {
     const size_t d = std::min(distance(name, full), distance(last, field.name) + (name == full ? 0 : 1));
     if (d < best_distance) best_distance = d, best = full;
   }
-  return best.empty() ? "" : fmt::format("; did you mean {}?", best);
+  return best.empty() ? "; 'regard train --print-config' lists them all" : fmt::format("; did you mean {}?", best);
 }
 
 }  // namespace regard::train_config

@@ -45,7 +45,7 @@ std::string range_text(const Field& field);
 /// A value as set_train_field() takes it.
 std::string value_text(const Field& field, const Value& value);
 
-/// "; did you mean optimizer.learning_rate?", or nothing when no field is near.
+/// "; did you mean optimizer.learning_rate?", or where all fields are listed when none is near.
 std::string meant(std::string_view name);
 
 }  // namespace regard::train_config

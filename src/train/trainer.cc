@@ -76,7 +76,8 @@ Trainer::Trainer(const TrainConfig& config, const TrainerParts& parts, const Tra
 
 void Trainer::begin_new() {
   if (directory_->latest()) {
-    fail(Code::kInvalidArgument, "[train] '{}' holds a run already; resume it, or choose another directory", directory_->path());
+    fail(Code::kInvalidArgument, "[train] '{}' holds a run already; 'regard train --out {} --resume' goes on with it, or choose another directory", directory_->path(),
+         directory_->path());
   }
 }
 

@@ -65,6 +65,25 @@ class Train(Case):
         self.assertEqual(files[0], files[1])
         self.assertEqual(files[0], files[2])
 
+    def test_a_run_goes_on_by_itself(self):
+        out = pathlib.Path(self.path("own"))
+        whole = self.path("whole")
+        self.ok(*self.words, "--set", "run.steps=8", "--out", whole)
+        self.ok(*self.words, "--set", "run.steps=8", "--set", "run.save_every=2", "--out", out)
+        stopped = json.loads((out / "train.json").read_text())
+        self.refused(2, f"regard train --out {out} --resume", *self.words, "--out", out)
+        self.refused(2, "run.steps is '12'", "train", "--out", out, "--resume", "--set", "run.steps=12")
+        self.ok("train", "--out", out, "--resume", "--set", "run.log_every=3")
+        again = json.loads((out / "train.json").read_text())
+        stopped["run"]["log_every"] = 3
+        self.assertEqual(again, stopped)
+        self.assertEqual((out / "latest" / "model.safetensors").read_bytes(), pathlib.Path(whole, "latest", "model.safetensors").read_bytes())
+        self.refused(3, "holds no run", "train", "--out", self.path("nothing"), "--resume")
+        self.refused(3, f"take {out}/latest", "info", "-m", out)
+        svg = (out / "loss.svg").read_text()
+        for name in (">training<", ">validation<", ">step<", ">nats per token<"):
+            self.assertIn(name, svg)
+
     def test_an_encoder_decoder_writes_what_teacher_forcing_says(self):
         out = self.path("pig")
         self.ok("train", "--set", "data.task=pig-latin", "--set", "model.type=regard", "--set", "model.architecture=encoder_decoder", *SMALL[:6],

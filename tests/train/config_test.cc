@@ -118,7 +118,7 @@ TEST(TrainConfig, SaysWhatIsWrong) {
   expect_part(refused_field("run.steps="), "run.steps is ''");
   expect_part(refused_field("run.seed=-1"), "run.seed is '-1'");
   expect_part(refused_field("optimizer.learning_rate=nan"), "expected 0 to 100");
-  expect_part(refused_field("xylophone=3"), "there is no field xylophone");
+  expect_part(refused_field("xylophone=3"), "there is no field xylophone; 'regard train --print-config' lists them all");
   EXPECT_EQ(refused_field("xylophone=3").find("did you mean"), std::string::npos);
   try {
     parse_train_config("{", "c.json");
