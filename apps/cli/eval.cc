@@ -68,16 +68,29 @@ uint64_t fingerprint(const Model& model, const Texts& texts, const EvalOptions& 
   return hash;
 }
 
-constexpr std::string_view kStateTitle = "regard-eval-state 1";
+constexpr std::string_view kStateTitle = "regard-eval-state 2", kAnyStateTitle = "regard-eval-state ";
+
+// FNV-1a of the lines before it: every change of one byte changes it.
+std::string checksum_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return fmt::format("{:016x}", hash);
+}
 
 // The nats are written as a hexadecimal float: a run that goes on ends with the same bits as one that was not stopped.
 std::string state_text(uint64_t print, const EvalState& state) {
-  return fmt::format("{}\n{:016x}\n{}\n{}\n{:a}\n", kStateTitle, print, state.next_token, state.scored_tokens, state.nats);
+  const std::string text = fmt::format("{}\n{:016x}\n{}\n{}\n{:a}\n", kStateTitle, print, state.next_token, state.scored_tokens, state.nats);
+  return text + checksum_of(text) + "\n";
 }
 
 EvalState parse_state(const std::string& text, uint64_t print, const std::string& path) {
   const std::vector<std::string> lines = split(text, '\n');
-  if (lines.size() != 5 || lines[0] != kStateTitle) throw Error(Code::kCorruptData, fmt::format("'{}' is no state of an evaluation", path));
+  if (lines.empty() || !lines[0].starts_with(kAnyStateTitle)) throw Error(Code::kCorruptData, fmt::format("'{}' is no state of an evaluation", path));
+  if (lines[0] != kStateTitle) throw Error(Code::kCorruptData, fmt::format("'{}' is no state of this version; remove it to start anew", path));
+  const size_t end_of_text = text.rfind('\n', text.size() - 2) + 1;
+  if (lines.size() != 6 || !text.ends_with('\n') || lines[5] != checksum_of(std::string_view(text).substr(0, end_of_text))) {
+    throw Error(Code::kCorruptData, fmt::format("'{}' is damaged; remove it to start anew", path));
+  }
   if (lines[1] != fmt::format("{:016x}", print)) {
     throw UsageError(fmt::format("'{}' belongs to another model, text or window; choose another --state", path));
   }

@@ -273,9 +273,17 @@ class Eval(Case):
         once = self.ok(*words, stdin=self.TEXT)
         self.assertEqual(self.ok(*words, stdin=self.TEXT), once)
         self.refused(2, "belongs to another", *words, stdin=self.TEXT + b" More.")
-        with open(state, "w") as file:
-            file.write("nonsense")
-        self.refused(4, "no state", *words, stdin=self.TEXT)
+        with open(state, "rb") as file:
+            whole = file.read()
+        title = whole.index(b"\n")
+        for place in range(title + 1, len(whole)):  # every digit of what was measured
+            with open(state, "wb") as file:
+                file.write(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1:])
+            self.refused(4, "damaged", *words, stdin=self.TEXT)
+        for text, message in ((b"nonsense", "no state"), (b"regard-eval-state 1\n" + whole[title + 1:], "no state of this version"), (whole[:-9], "damaged")):
+            with open(state, "wb") as file:
+                file.write(text)
+            self.refused(4, message, *words, stdin=self.TEXT)
 
     def test_target(self):
         result = run("eval", "-m", MODEL, "--max-perplexity", "1.5", stdin=self.TEXT)
