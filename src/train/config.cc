@@ -29,7 +29,8 @@ bool is_section(std::string_view name) {
 }
 
 [[noreturn]] void refuse_value(const Field& field, std::string_view from, std::string_view given) {
-  fail(Code::kInvalidArgument, "[train] {}: {} is {}; expected {}", from, field.full_name(), given, train_config::range_text(field));
+  const bool whole = std::holds_alternative<int64_t>(field.get(TrainConfig()));
+  fail(Code::kInvalidArgument, "[train] {}: {} is {}; expected {}{}", from, field.full_name(), given, whole ? "a whole number, " : "", train_config::range_text(field));
 }
 
 Value chosen(const Field& field, std::string_view from, std::string_view word) {
@@ -43,7 +44,8 @@ Value json_value(const Field& field, std::string_view from, const JsonValue& jso
   const auto given = [&] {
     const auto number = json.as_number();
     const auto word = json.as_string();
-    return number ? fmt::format("{}", *number) : word ? fmt::format("'{}'", printable(*word)) : std::string(json_type_name(json.type()));
+    if (number) return json.as_integer() ? fmt::format("{}", *number) : fmt::format("{:#}", *number);  // 2.0 is shown as what it is
+    return word ? fmt::format("'{}'", printable(*word)) : std::string(json_type_name(json.type()));
   };
   const auto checked = [&](const auto& result) {
     if (!result) refuse_value(field, from, given());
@@ -59,7 +61,11 @@ Value json_value(const Field& field, std::string_view from, const JsonValue& jso
   }
   std::vector<std::string> list;
   if (const auto one = json.as_string()) return std::vector<std::string>{std::string(*one)};
-  for (const JsonValue element : checked(json.as_array())) list.emplace_back(checked(element.as_string()));
+  for (const JsonValue element : checked(json.as_array())) {
+    const auto text = element.as_string();
+    if (!text) refuse_value(field, from, fmt::format("a list with {} as element {}", json_type_name(element.type()), list.size()));
+    list.emplace_back(*text);
+  }
   return list;
 }
 
@@ -129,7 +135,7 @@ TrainConfig parse_train_config(std::string_view text, std::string_view name) {
 
 void set_train_field(TrainConfig& config, std::string_view assignment) {
   const size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos) {
+  if (equals == std::string_view::npos || equals == 0) {
     fail(Code::kInvalidArgument, "[train] --set {}: expected section.field=value", printable(assignment));
   }
   const std::string_view name = assignment.substr(0, equals);

@@ -1,9 +1,13 @@
 #include "train/model_config.h"
 
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
+#include "mask/plan.h"
 #include "regard/json.h"
+#include "train/inner_message.h"
 
 namespace regard::train_loop {
 namespace {
@@ -156,6 +160,33 @@ void write_regard(JsonWriter& json, const nn::TransformerConfig& c) {
   json.member("attention_dropout", c.attention_dropout);
 }
 
+Mask parse_mask(const std::string& text) {
+  try {
+    return Mask::parse(text);
+  } catch (const Error& error) {
+    fail(error.code(), "[train] model.mask: {}", inner_message(error.what()));
+  }
+}
+
+// A configuration has other names for some fields of a Transformer; who wrote it knows only those.
+std::string in_words_of_fields(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"[TransformerConfig]", "[train]"},
+                                                                      {"num_encoder_layers", "model.encoder_layers"},
+                                                                      {"num_layers", "model.layers"},
+                                                                      {"num_q_heads", "model.heads"},
+                                                                      {"num_kv_heads", "model.kv_heads"},
+                                                                      {"head_dim", "model.head_size"},
+                                                                      {"rotary_dim", "model.head_size"},
+                                                                      {"hidden_size", "model.hidden_size"},
+                                                                      {"vocab_size", "model.vocab_size"},
+                                                                      {"intermediate_size", "model.intermediate_size"},
+                                                                      {"max_positions", "model.max_positions"}};
+  for (const auto& [theirs, ours] : kNames) {
+    for (size_t at = message.find(theirs); at != std::string::npos; at = message.find(theirs, at + ours.size())) message.replace(at, theirs.size(), ours);
+  }
+  return message;
+}
+
 }  // namespace
 
 nn::Recompute recompute_of(TrainConfig::Model::Recompute recompute) {
@@ -181,7 +212,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
     if (m.placement != Model::Placement::kPre) refuse("placement", "pre");
     if (m.intermediate_size == 0) refuse("intermediate_size", "which is not 0");
     if (m.embedding_scale != 1) refuse("embedding_scale", "1");
-    if (!m.mask.empty() && Mask::parse(m.mask) != Mask::causal()) refuse("mask", "causal");
+    if (!m.mask.empty() && parse_mask(m.mask) != Mask::causal()) refuse("mask", "causal");
     if (m.type == Model::Type::kGpt2 && m.kv_heads != 0 && m.kv_heads != m.heads) refuse("kv_heads", "as many as heads");
     if (m.type == Model::Type::kGpt2 && m.head_size != 0 && m.head_size * m.heads != m.hidden_size) refuse("head_size", "hidden_size / heads");
   }
@@ -208,7 +239,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   t.placement = m.placement == Model::Placement::kPost ? nn::NormPlacement::kPost : nn::NormPlacement::kPre;
   t.position = position_of(choices.position);
   t.rope.theta = m.rope_theta;
-  if (!m.mask.empty()) (m.architecture == Model::Architecture::kEncoder ? t.encoder_mask : t.mask) = Mask::parse(m.mask);
+  if (!m.mask.empty()) (m.architecture == Model::Architecture::kEncoder ? t.encoder_mask : t.mask) = parse_mask(m.mask);
   t.embedding_scale = m.embedding_scale;
   t.biases = choices.biases == Model::Switch::kOn ? nn::Biases::kAll : nn::Biases::kNone;
   t.head = choices.tied == Model::Switch::kOn ? nn::Head::kTied : nn::Head::kUntied;
@@ -220,7 +251,20 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   t.init_std = m.initializer_std;
   t.recompute = recompute_of(m.recompute);
   t.precision = precision_of(config.run.precision);
-  return nn::completed(t);
+  try {
+    t = nn::completed(t);
+  } catch (const Error& error) {
+    throw_error(error.code(), in_words_of_fields(error.what()));
+  }
+  if (!m.mask.empty()) {
+    try {  // lists of a length for each sequence, a mask for each head
+      const int64_t at_once = config.run.micro_batch > 0 ? config.run.micro_batch : config.run.batch;
+      MaskPlan(m.architecture == Model::Architecture::kEncoder ? t.encoder_mask : t.mask, {}, at_once, t.num_q_heads);
+    } catch (const Error& error) {
+      fail(error.code(), "[train] model.mask: {}", inner_message(error.what()));
+    }
+  }
+  return t;
 }
 
 std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special, TrainConfig::Run::SaveAs weights) {

@@ -9,6 +9,8 @@
 #include "format/names.h"
 #include "format/npy.h"
 #include "mask/hash.h"
+#include "text/utf8.h"
+#include "train/inner_message.h"
 
 namespace regard::train_data {
 
@@ -106,8 +108,6 @@ class TextReader {
  public:
   TextReader(const TrainConfig::Data& config, const Tokenizer& tokenizer, TokenData::Store& store, const StopToken* stop)
       : config_(config), tokenizer_(tokenizer), store_(store), stop_(stop) {
-    prefix_ = tokenizer.encode(config.prefix, {.special = SpecialTokens::kParse});
-    suffix_ = tokenizer.encode(config.suffix, {.special = SpecialTokens::kParse});
   }
 
   void read(const std::string& path, TrainConfig::Data::Format format) {
@@ -115,10 +115,12 @@ class TextReader {
     const std::string_view text(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size());
     const bool json = format == TrainConfig::Data::Format::kJsonLines;
     if (json || config_.unit == TrainConfig::Data::Unit::kLine) {
+      prefix_ = encode_frame("data.prefix", config_.prefix, path);
+      suffix_ = encode_frame("data.suffix", config_.suffix, path);
       read_lines(path, text, json);
     } else {
       begin_document();
-      append(tokenizer_.encode(text));
+      append(encode(text, path, 0));
     }
     Segment segment;
     segment.size = static_cast<int64_t>(ids_.size());
@@ -128,16 +130,19 @@ class TextReader {
 
  private:
   void read_lines(const std::string& path, std::string_view text, bool json) {
+    const size_t whole = text.size();
     for (int64_t number = 1; !text.empty(); ++number) {
       if (stop_ != nullptr && stop_->stop_requested()) fail(Code::kCancelled, "[train] stopped while reading '{}'", path);
       const size_t end = std::min(text.find('\n'), text.size());
       std::string_view line = text.substr(0, end);
+      const size_t offset = whole - text.size();
       text.remove_prefix(std::min(end + 1, text.size()));
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.empty()) continue;
       begin_document();
       append(prefix_);
-      append(tokenizer_.encode(json ? field_of(line, fmt::format("{}:{}", path, number)) : std::string(line)));
+      if (json) append(encode(field_of(line, fmt::format("{}:{}", path, number)), fmt::format("{}:{}", path, number), 0));
+      else append(encode(line, path, offset));
       append(suffix_);
     }
   }
@@ -146,6 +151,26 @@ class TextReader {
     const JsonDocument document = JsonDocument::parse(line, place).value_or_throw();
     const JsonObject object = document.root().as_object().value_or_throw();
     return std::string(object.get(config_.field).value_or_throw().as_string().value_or_throw());
+  }
+
+  // A text that the tokenizer has no tokens for: its name, and the byte where it stops to be text.
+  std::vector<int32_t> encode(std::string_view text, const std::string& name, size_t offset) const {
+    try {
+      return tokenizer_.encode(text);
+    } catch (const Error& error) {
+      const size_t valid = valid_prefix(text);
+      if (valid < text.size()) fail(Code::kCorruptData, "[train] '{}' is not UTF-8 at byte {}, and the tokenizer has no token for single bytes", name, offset + valid);
+      fail(error.code(), "[train] '{}': {}", name, inner_message(error.what()));
+    }
+  }
+
+  std::vector<int32_t> encode_frame(std::string_view field, const std::string& text, const std::string& path) const {
+    try {
+      return tokenizer_.encode(text, {.special = SpecialTokens::kParse});
+    } catch (const Error& error) {
+      fail(error.code(), "[train] {}, which stands at each line of '{}', cannot be read with data.tokenizer '{}': {}. Set {} to another text, or to nothing", field, path,
+           config_.tokenizer, inner_message(error.what()), field);
+    }
   }
 
   void begin_document() { store_.document_starts.push_back(store_.size + static_cast<int64_t>(ids_.size())); }

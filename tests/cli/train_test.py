@@ -164,7 +164,7 @@ class Train(Case):
     def test_wrong_configurations(self):
         out = ["--out", self.path("run")]
         for text, status, part in (("{", 4, "config.json"), ('{"run": {"stops": 3}}', 2, "did you mean run.steps?"),
-                                   ('{"run": {"batch": 0}}', 2, "run.batch is 0; expected 1 to 1000000"),
+                                   ('{"run": {"batch": 0}}', 2, "run.batch is 0; expected a whole number, 1 to 1000000"),
                                    ('{"run": {"batch": 1, "batch": 2}}', 4, "batch"), ("[]", 2, "expected an object"),
                                    ("{}", 2, "set data.files"), ('{"data": {"files": ["/no/such/file"]}}', 3, "/no/such/file"),
                                    (json.dumps({"data": {"files": [self.data]}, "model": {"heads": 3}}), 2, "heads"),
@@ -187,6 +187,7 @@ class Train(Case):
         self.refused(2, "holds a run already", *self.words, "--set", "run.steps=3", "--out", self.path("run"))
         self.refused(2, "run.steps is '4', but the run", *self.words, "--set", "run.steps=4", "--out", self.path("run"), "--resume")
         self.refused(3, "no checkpoint", *self.words, "--out", self.path("empty"), "--resume")
+        self.assertFalse(os.path.exists(self.path("empty")))
         state = pathlib.Path(self.path("run/latest/state"))
         state.write_bytes(state.read_bytes()[:-1])
         self.refused(4, "state", *self.words, "--set", "run.steps=3", "--out", self.path("run"), "--resume")

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <tuple>
 
 #include "../support/temp_dir.h"
 #include "regard/error.h"
 #include "regard/npy.h"
+#include "regard/tokenizer_training.h"
 
 namespace regard::train_data {
 namespace {
@@ -145,6 +147,31 @@ TEST(TokenData, RefusesWhatCannotBeTrainedOn) {
   StopToken stop;
   stop.request_stop();
   EXPECT_THROW(load_tokens({directory.path("ids.bin")}, text, nullptr, 0, &stop), Error);
+}
+
+TEST(TokenData, NamesWhatATokenizerOfCharactersDoesNotHave) {
+  const TempDir directory;
+  const std::string seen[] = {"abc"};
+  const Tokenizer tokenizer = train_tokenizer(seen, {}).tokenizer;
+  directory.write("broken.txt", std::string("abcab\xff" "c"));
+  directory.write("lines.txt", std::string("abc\nab\xff\n"));
+  directory.write("other.txt", std::string("abcd"));
+  Config config;
+  config.tokenizer = "chars.json";
+  auto [code, message] = refusal({directory.path("broken.txt")}, config, &tokenizer);
+  EXPECT_EQ(code, Code::kCorruptData);
+  EXPECT_NE(message.find("broken.txt' is not UTF-8 at byte 5"), std::string::npos) << message;
+  std::tie(code, message) = refusal({directory.path("other.txt")}, config, &tokenizer);
+  EXPECT_EQ(code, Code::kInvalidArgument);
+  EXPECT_NE(message.find("other.txt"), std::string::npos) << message;
+  config.unit = Config::Unit::kLine;
+  std::tie(code, message) = refusal({directory.path("lines.txt")}, config, &tokenizer);
+  EXPECT_EQ(code, Code::kInvalidArgument);  // the line end behind each line
+  for (const char* part : {"data.suffix", "chars.json", "lines.txt"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  config.suffix.clear();
+  std::tie(code, message) = refusal({directory.path("lines.txt")}, config, &tokenizer);
+  EXPECT_EQ(code, Code::kCorruptData);
+  EXPECT_NE(message.find("at byte 6"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TransformerConfig completed(TransformerConfig c) {
     fail(Code::kUnsupported, "[TransformerConfig] placement is sandwich; training knows pre and post");
 
   if (c.num_kv_heads == 0) c.num_kv_heads = c.num_q_heads;
-  require(c.num_q_heads % c.num_kv_heads == 0, "[TransformerConfig] {} query heads cannot share {} key/value heads evenly", c.num_q_heads,
+  require(c.num_q_heads % c.num_kv_heads == 0, "[TransformerConfig] num_q_heads is {}, which cannot share num_kv_heads, {}, evenly", c.num_q_heads,
           c.num_kv_heads);
   if (c.head_dim == 0) {
     require(c.hidden_size % c.num_q_heads == 0, "[TransformerConfig] hidden_size {} cannot be cut into {} heads evenly; state head_dim or change one of them",
