@@ -63,6 +63,7 @@ std::string time_text(double seconds) {
 // Progress on standard error; what is final there are the evaluations and what was left out.
 void report(Messages& messages, const TrainEvent& event) {
   switch (event.kind) {
+    case TrainEvent::Kind::kNote:
     case TrainEvent::Kind::kStart: messages.note(event.text); break;
     case TrainEvent::Kind::kStep:
       messages.progress(fmt::format("step {}, loss {:.4f}, lr {:.2e}, {:.0f} tokens/s{}, {} left", event.step, event.loss, event.learning_rate,

@@ -161,6 +161,7 @@ struct TrainEvent {
     kSkipped,     ///< a step was left out as an outlier
     kEvaluation,  ///< the whole validation split was measured
     kCheckpoint,  ///< text is the directory that was written
+    kNote,        ///< text says what is unusual: a run that does not go on from what `latest` shows
   };
   Kind kind = Kind::kStep;
   int64_t step = 0;   ///< steps done
@@ -179,8 +180,8 @@ struct TrainEvent {
 };
 
 enum class TrainStart {
-  kNew,     ///< the directory holds no run yet
-  kResume,  ///< go on from its newest checkpoint
+  kNew,     ///< the directory holds no run yet, and nothing of the names that a run has
+  kResume,  ///< go on from the checkpoint that `latest` shows, or where it shows none from the newest one that is whole
 };
 
 struct TrainOptions {
@@ -220,6 +221,8 @@ struct TrainResult {
 /// Determinism: the result is a function of the configuration and the data. It does not depend on the number of threads, nor
 /// on how often the run was stopped and resumed, bit for bit; on micro-batches to 1e-6.
 /// When `stop` is requested, the step at hand is given up, a checkpoint of the last whole step is written, and the result says kStopped.
+/// Nothing in the directory changes before a run is under way: the configuration agrees, the data are read and there is memory for a step. No checkpoint
+/// is removed before a newer one is whole. Those that are later than the one gone on from stay until the run comes to their step.
 /// Errors: those of Model::load for run.init; kInvalidArgument (a configuration that contradicts itself, the data or run.init; a run that is there already; with kResume, a
 /// configuration, data or tokenizer other than the run's, naming the field); kUnavailable when another process trains in the
 /// directory; kNumeric when the loss or a gradient is not finite (the checkpoints stay as they are); kNotFound, kCorruptData, kIo,

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "format/file_source.h"
 #include "format/names.h"
 #include "format/tokenizer_json.h"
 #include "format/tokenizer_json_writer.h"
@@ -13,7 +12,6 @@
 #include "runtime/file.h"
 #include "train/config_table.h"
 #include "train/model_config.h"
-#include "train/state_file.h"
 
 namespace regard::train_loop {
 namespace {
@@ -64,6 +62,15 @@ Model::Position position_of(nn::PositionKind position) {
   return Model::Position::kNone;
 }
 
+Model::Architecture architecture_of(nn::Architecture architecture) {
+  switch (architecture) {
+    case nn::Architecture::kEncoder: return Model::Architecture::kEncoder;
+    case nn::Architecture::kEncoderDecoder: return Model::Architecture::kEncoderDecoder;
+    case nn::Architecture::kDecoder: break;
+  }
+  return Model::Architecture::kDecoder;
+}
+
 Model::Activation activation_of(nn::Activation activation) {
   switch (activation) {
     case nn::Activation::kSilu: return Model::Activation::kSilu;
@@ -83,17 +90,18 @@ Model section_of(const nn::TransformerConfig& shape, const Model& given) {
     case nn::ParameterNaming::kLlama: m.type = Model::Type::kLlama; break;
     case nn::ParameterNaming::kRegard: m.type = Model::Type::kRegard; break;
   }
-  m.architecture = Model::Architecture::kDecoder;
+  const bool encoder = shape.architecture == nn::Architecture::kEncoder;
+  m.architecture = architecture_of(shape.architecture);
   m.vocab_size = shape.vocab_size;
   m.hidden_size = shape.hidden_size;
   m.layers = shape.num_layers;
-  m.encoder_layers = Model{}.encoder_layers;
+  m.encoder_layers = shape.architecture == nn::Architecture::kEncoderDecoder ? shape.num_encoder_layers : Model{}.encoder_layers;
   m.heads = shape.num_q_heads;
   m.kv_heads = shape.num_kv_heads;
   m.head_size = shape.head_dim;
   m.intermediate_size = shape.intermediate_size;
   m.max_positions = shape.max_positions;
-  m.mask = shape.mask == Mask::causal() ? "causal" : shape.mask.text();
+  m.mask = (encoder ? shape.encoder_mask : shape.mask).text();
   m.position = position_of(shape.position);
   m.norm = shape.norm == nn::NormKind::kRms ? Model::Norm::kRmsNorm : Model::Norm::kLayerNorm;
   m.placement = shape.placement == nn::NormPlacement::kPost ? Model::Placement::kPost : Model::Placement::kPre;
@@ -136,14 +144,7 @@ void expect_same_pieces(const TokenizerSpec& file, const std::string& path, cons
 
 }  // namespace
 
-std::optional<std::string> first_file_of_run(const std::string& directory) {
-  const std::string name = directory + "/latest/state";
-  const auto source = FileSource::open(name);
-  if (!source) return std::nullopt;
-  const auto head = read_state_head(**source, name);
-  if (!head) return std::nullopt;
-  return parse_train_config(head->identity.config, "the configuration of the run").run.init;
-}
+std::string first_file_of(const RunIdentity& run) { return parse_train_config(run.config, "the configuration of the run").run.init; }
 
 void adopt_shape(const nn::TransformerConfig& shape, const std::string& path, TrainConfig& config) {
   TrainConfig adopted = config;

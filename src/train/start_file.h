@@ -1,7 +1,6 @@
 // A run that begins from a model file (run.init): what the file decides, and what a configuration may still say beside it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,12 +8,12 @@
 #include "model/trainable.h"
 #include "regard/tokenizer.h"
 #include "regard/train.h"
+#include "train/state_file.h"
 
 namespace regard::train_loop {
 
-/// The file that the run in a directory began from, as its newest checkpoint says: empty when it began from nothing. Nothing where no checkpoint
-/// can be read, which the trainer reports.
-std::optional<std::string> first_file_of_run(const std::string& directory);
+/// The file that the run of a checkpoint began from, as its configuration says: empty when it began from nothing.
+std::string first_file_of(const RunIdentity& run);
 
 /// Refuses what the section model says differently than the file, naming the field and both values; then writes the file's shape into
 /// the section, so that train.json tells it. kInvalidArgument.

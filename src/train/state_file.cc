@@ -117,10 +117,11 @@ Result<StateHead> parse_head(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-uint64_t hash_bytes(std::span<const std::byte> bytes) {
-  // Each step maps the running sum one to one for a given word, so a change of one word is never missed.
+namespace {
+
+// Each step maps the running sum one to one for a given word, so a change of one word is never missed.
+uint64_t add_bytes(uint64_t sum, std::span<const std::byte> bytes) {
   constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  uint64_t sum = bytes.size();
   while (!bytes.empty()) {
     const size_t n = std::min(bytes.size(), sizeof(uint64_t));
     uint64_t word = 0;
@@ -131,6 +132,14 @@ uint64_t hash_bytes(std::span<const std::byte> bytes) {
   }
   return sum;
 }
+
+Failure wrong_checksum(std::string_view name, size_t span) {
+  return corrupt("[train] {}: the checksum of span {} does not match; the file is damaged", name, span);
+}
+
+}  // namespace
+
+uint64_t hash_bytes(std::span<const std::byte> bytes) { return add_bytes(bytes.size(), bytes); }
 
 uint64_t hash_layout(std::span<const nn::Parameter> parameters) {
   std::string text;
@@ -186,8 +195,26 @@ Result<Done> read_state_spans(const ByteSource& source, const StateHead& head, c
     }
     const auto bytes = std::as_writable_bytes(spans[i]);
     REGARD_CHECK(source.read_at(offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
-    if (hash_bytes(bytes) != head.checksums[i]) return corrupt("[train] {}: the checksum of span {} does not match; the file is damaged", name, i);
+    if (hash_bytes(bytes) != head.checksums[i]) return wrong_checksum(name, i);
     offset += bytes.size();
+  }
+  return Done{};
+}
+
+Result<Done> check_state_spans(const ByteSource& source, const StateHead& head, std::string_view name) {
+  constexpr uint64_t kPiece = uint64_t{1} << 20;  // whole words
+  std::vector<std::byte> piece(kPiece);
+  const uint64_t bytes = head.elements * sizeof(float);
+  uint64_t offset = head.data_begin;
+  for (size_t i = 0; i < head.checksums.size(); ++i) {
+    uint64_t sum = bytes;
+    for (uint64_t done = 0; done < bytes; done += kPiece) {
+      const auto part = std::span(piece).first(static_cast<size_t>(std::min(kPiece, bytes - done)));
+      REGARD_CHECK(source.read_at(offset + done, {reinterpret_cast<uint8_t*>(part.data()), part.size()}));
+      sum = add_bytes(sum, part);
+    }
+    if (sum != head.checksums[i]) return wrong_checksum(name, i);
+    offset += bytes;
   }
   return Done{};
 }

@@ -59,4 +59,7 @@ Result<StateHead> read_state_head(const ByteSource& source, std::string_view nam
 /// kInvalidArgument when the number or the size of the spans differs.
 Result<Done> read_state_spans(const ByteSource& source, const StateHead& head, const Spans& spans, std::string_view name);
 
+/// Reads the spans behind a head and keeps none of them: kCorruptData as read_state_spans().
+Result<Done> check_state_spans(const ByteSource& source, const StateHead& head, std::string_view name);
+
 }  // namespace regard::train_loop

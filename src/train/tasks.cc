@@ -86,7 +86,7 @@ void Task::example(Split split, uint64_t index, Example& out) const {
     }
     if (held_out(out.key) == (split == Split::kValidation)) return;
   }
-  fail(Code::kInvalidArgument, "[Task::example] the task '{}' has no question for {}; make it longer", info_->name,
+  fail(Code::kInvalidArgument, "[Task::example] the task '{}' has no question for {}; set data.task_length to more", info_->name,
        split == Split::kValidation ? "validation" : "training");
 }
 

@@ -12,6 +12,8 @@
 #include "runtime/file.h"
 #include "train/batches.h"
 #include "train/model_config.h"
+#include "train/resume_point.h"
+#include "train/run_directory.h"
 #include "train/start_file.h"
 #include "train/task_batches.h"
 #include "train/task_run.h"
@@ -67,6 +69,11 @@ Texts load_texts(const TrainConfig& config, const Words& words, const StopToken*
     texts.validation = train_data::load_tokens(data.validation_files, data, words.get(), config.model.vocab_size, stop);
   } else if (data.validation_fraction > 0) {
     const int64_t cut = all.cut(data.validation_fraction);
+    const int64_t least = config.run.sequence + (data.objective == TrainConfig::Data::Objective::kNextToken ? 1 : 0);
+    if (cut < least) {
+      fail(Code::kInvalidArgument, "[train] of the {} tokens of {} data.validation_fraction leaves {} to train on; expected at least {}, one sequence: give more text or a smaller run.sequence",
+           all.size(), fmt::join(data.files, ", "), cut, least);
+    }
     texts.training = all.part(0, cut);
     texts.validation = all.part(cut, all.size());
   }
@@ -80,9 +87,10 @@ Texts load_texts(const TrainConfig& config, const Words& words, const StopToken*
   return texts;
 }
 
-// The id that stands for what is to be guessed: a token of the vocabulary, or one more.
-int32_t mask_id(const TrainConfig::Data& data, const Words& words, Texts& texts) {
-  if (data.mask_token.empty()) return static_cast<int32_t>(texts.vocab_size++);
+// The id that stands for what is to be guessed: a token of the vocabulary, or one more. A model that began so has it as its last id.
+int32_t mask_id(const TrainConfig::Data& data, const Words& words, const model::TrainableFile* file, Texts& texts) {
+  const bool has_one_more = file != nullptr && words.tokenizer && texts.vocab_size == words.tokenizer->vocab_size() + 1;
+  if (data.mask_token.empty()) return static_cast<int32_t>(has_one_more ? texts.vocab_size - 1 : texts.vocab_size++);
   const auto id = words.tokenizer ? words.tokenizer->find(data.mask_token) : std::nullopt;
   if (!id) fail(Code::kInvalidArgument, "[train] data.mask_token is '{}', which the tokenizer does not have", data.mask_token);
   return *id;
@@ -124,8 +132,10 @@ Setting text_setting(const TrainConfig& config, const model::TrainableFile* file
   windows.documents = config.data.documents;
   windows.objective = config.data.objective;
   if (windows.objective == TrainConfig::Data::Objective::kMaskedToken) {
-    const auto real = static_cast<int32_t>(texts.vocab_size);
-    windows.corruption = {config.run.seed, config.data.mask_rate, mask_id(config.data, setting.words, texts), real};
+    const int64_t before = texts.vocab_size;
+    const int32_t mask = mask_id(config.data, setting.words, file, texts);
+    const bool behind = config.data.mask_token.empty();  // then it is no token that a text could have
+    windows.corruption = {config.run.seed, config.data.mask_rate, mask, behind ? mask : static_cast<int32_t>(before)};
   }
   setting.training = std::make_unique<WindowBatches>(texts.training, windows);
   windows.order = WindowOptions::Order::kInOrder;
@@ -141,6 +151,9 @@ Setting task_setting(const TrainConfig& config) {
   Setting setting;
   setting.training = std::make_unique<train_data::TaskBatches>(run.task, train_tasks::Split::kTraining);
   setting.validation = std::make_unique<train_data::TaskBatches>(run.task, train_tasks::Split::kValidation);
+  train_data::Batch question;  // a task that has none says so here
+  setting.training->fill(0, 1, question);
+  setting.validation->fill(0, 1, question);
   setting.vocab_size = run.vocab_size;
   setting.shape_config = run.shape_config;
   setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, run.task->seq());
@@ -155,14 +168,18 @@ Setting task_setting(const TrainConfig& config) {
 // The file whose shape a run has: the one it begins from, or its own checkpoint when it goes on. Nothing: it has the shape of the section model.
 std::optional<model::TrainableFile> file_of(const TrainOptions& options, TrainConfig& config) {
   const auto open = [](const std::string& path) { return std::optional<model::TrainableFile>(std::in_place, path); };
-  const auto first = options.start == TrainStart::kResume ? train_loop::first_file_of_run(options.directory) : std::nullopt;
-  if (!first) return config.run.init.empty() ? std::nullopt : open(config.run.init);
-  if (!config.run.init.empty() && config.run.init != *first) {
-    fail(Code::kInvalidArgument, "[train] run.init is '{}', but the run in '{}' began with '{}'; leave it out, or begin a new run", config.run.init, options.directory,
-         *first);
+  if (options.start == TrainStart::kNew) {
+    std::move(train_loop::RunDirectory::check_new(options.directory)).value_or_throw();
+    return config.run.init.empty() ? std::nullopt : open(config.run.init);
   }
-  config.run.init = *first;
-  return first->empty() ? std::nullopt : open(options.directory + "/latest");
+  const train_loop::ResumePoint point = train_loop::find_resume_point(options.directory).value_or_throw();
+  const std::string first = train_loop::first_file_of(point.head.identity);
+  if (!config.run.init.empty() && config.run.init != first) {
+    fail(Code::kInvalidArgument, "[train] run.init is '{}', but the run in '{}' began with '{}'; leave it out, or begin a new run", config.run.init, options.directory,
+         first);
+  }
+  config.run.init = first;
+  return first.empty() ? std::nullopt : open(point.directory);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "base/check.h"
@@ -11,8 +12,10 @@
 #include "format/safetensors_writer.h"
 #include "kernels/registry.h"
 #include "train/config_table.h"
+#include "train/inner_message.h"
 #include "train/loss_picture.h"
 #include "train/outliers.h"
+#include "train/resume_point.h"
 #include "train/schedule.h"
 
 namespace regard::train_loop {
@@ -50,6 +53,23 @@ double measured_peak(ThreadPool& pool) {
   return best;
 }
 
+// Calls f, which computes with `at_once` sequences; says what helps when there is no memory for them.
+template <class F>
+void with_memory_for(int64_t at_once, F&& f) {
+  const auto refuse = [&](std::string_view why) {
+    fail(Code::kResourceExhausted, "[train] there is no memory for {} sequences at once ({}); set run.micro_batch to fewer, which changes the memory alone{}", at_once, why,
+         at_once == 1 ? ", or run.sequence or the model to less" : "");
+  };
+  try {
+    f();
+  } catch (const Error& error) {
+    if (error.code() != Code::kResourceExhausted) throw;
+    refuse(inner_message(error.what()));
+  } catch (const std::bad_alloc&) {
+    refuse("std::bad_alloc");
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, const TrainerParts& parts, const TrainOptions& options, ThreadPool& pool, FileLayer& layer)
@@ -67,30 +87,46 @@ Trainer::Trainer(const TrainConfig& config, const TrainerParts& parts, const Tra
   identity_.data_hash = parts.data_hash;
   identity_.tokenizer_hash = parts.tokenizer.empty() ? 0 : hash_bytes(std::as_bytes(std::span(parts.tokenizer)));
   identity_.layout_hash = hash_layout(parameters_.parameters());
-  directory_.emplace(RunDirectory::open(options.directory, layer).value_or_throw());
+  directory_.emplace(RunDirectory::open(options.directory, options.start, layer).value_or_throw());
   if (options.start == TrainStart::kResume) resume();
-  else begin_new();
-  or_throw(write_file(directory_->file("train.json"), std::as_bytes(std::span(identity_.config)), Overwrite::kReplace, layer));
-  log_.emplace(RunLog::open(directory_->file("log.jsonl"), state_.step, layer).value_or_throw());
-}
-
-void Trainer::begin_new() {
-  if (directory_->latest()) {
-    fail(Code::kInvalidArgument, "[train] '{}' holds a run already; 'regard train --out {} --resume' goes on with it, or choose another directory", directory_->path(),
-         directory_->path());
-  }
 }
 
 void Trainer::resume() {
-  const auto step = directory_->latest();
-  if (!step) fail(Code::kNotFound, "[train] '{}' holds no checkpoint to go on from; start a new run there", directory_->path());
-  const std::string name = directory_->checkpoint(*step) + "/state";
+  const ResumePoint point = find_resume_point(directory_->path()).value_or_throw();
+  const std::string name = point.directory + "/state";
   const auto source = FileSource::open(name).value_or_throw();
-  const StateHead head = read_state_head(*source, name).value_or_throw();
-  check_identity(head.identity);
-  or_throw(read_state_spans(*source, head, spans(), name));
-  state_ = head.state;
+  check_identity(point.head.identity);
+  if (const auto read = read_state_spans(*source, point.head, spans(), name); !read) {
+    const Failure& why = read.failure();
+    if (why.code != Code::kCorruptData) throw_error(why.code, why.message);
+    const Failure damaged = damaged_checkpoint(directory_->path(), point.directory, why);
+    throw_error(damaged.code, damaged.message);
+  }
+  state_ = point.head.state;
   saved_step_ = state_.step;
+  resumed_from_ = point.directory;
+  if (point.note.empty()) return;
+  TrainEvent event;
+  event.kind = TrainEvent::Kind::kNote;
+  event.text = point.note;
+  emit(event);
+}
+
+// Up to here a run can be refused and leaves everything as it was. A new one computes its first gradients before, so that one that has no memory
+// for them, or no question to measure on, leaves nothing behind.
+void Trainer::begin() {
+  const bool is_new = saved_step_ < 0;
+  if (is_new && config_.run.steps > 0 && !(options_.stop != nullptr && options_.stop->stop_requested())) {
+    try {
+      first_gradients_ = gradients();
+    } catch (const Error& error) {
+      if (error.code() != Code::kCancelled) throw;
+    }
+  }
+  or_throw(is_new ? directory_->begin() : directory_->begin(saved_step_, resumed_from_));
+  if (is_new) save();  // from here on the directory holds a checkpoint at every moment
+  log_.emplace(RunLog::open(directory_->file("log.jsonl"), state_.step, layer_).value_or_throw());
+  or_throw(write_file(directory_->file("train.json"), std::as_bytes(std::span(identity_.config)), Overwrite::kReplace, layer_));
 }
 
 void Trainer::check_identity(const RunIdentity& saved) const {
@@ -124,7 +160,7 @@ void Trainer::emit(TrainEvent event) const {
 
 TrainResult Trainer::run() {
   if (options_.on_event && parts_.operations_per_token > 0) peak_ = measured_peak(pool_);
-  if (saved_step_ < 0) save();  // from here on the directory holds a checkpoint at every moment
+  begin();
   const auto stop_wanted = [&] { return options_.stop != nullptr && options_.stop->stop_requested(); };
   try {
     for (;;) {
@@ -141,24 +177,37 @@ TrainResult Trainer::run() {
   }
 }
 
+Trainer::Gradients Trainer::gradients() {
+  const auto begin = Clock::now();
+  const TrainConfig::Run& run = config_.run;
+  const int64_t at_once = run.micro_batch > 0 ? std::min(run.micro_batch, run.batch) : run.batch;
+  Gradients all;
+  with_memory_for(at_once, [&] {
+    parts_.training.fill(state_.step * run.batch, run.batch, batch_);
+    all.counted = batch_.counted();
+    parameters_.zero_gradients();
+    // The denominator is that of the whole step and known before its first part, so that parts only ever add up.
+    nn::TrainingStep step{run.seed, state_.step, all.counted > 0 ? 1.0 / static_cast<double>(all.counted) : 0};
+    for (int64_t first = 0; all.counted > 0 && first < run.batch; first += at_once) {
+      const nn::LossSum part =
+          parts_.model.forward_backward(pool_, batch_.view(first, std::min(at_once, run.batch - first)), step, options_.stop);
+      all.sum.nats += part.nats;
+      all.sum.objective += part.objective;
+      all.sum.counted += part.counted;
+    }
+  });
+  if (all.sum.counted != all.counted) fail(Code::kInternal, "[train] the model counted {} labels of {}", all.sum.counted, all.counted);
+  all.seconds = seconds_since(begin);
+  return all;
+}
+
 void Trainer::take_step() {
   const auto begin = Clock::now();
   const TrainConfig::Run& run = config_.run;
-  parts_.training.fill(state_.step * run.batch, run.batch, batch_);
-  const int64_t counted = batch_.counted();
-  parameters_.zero_gradients();
-  // The denominator is that of the whole step and known before its first part, so that parts only ever add up.
-  nn::TrainingStep step{run.seed, state_.step, counted > 0 ? 1.0 / static_cast<double>(counted) : 0};
-  nn::LossSum sum;
-  const int64_t at_once = run.micro_batch > 0 ? run.micro_batch : run.batch;
-  for (int64_t first = 0; counted > 0 && first < run.batch; first += at_once) {
-    const nn::LossSum part =
-        parts_.model.forward_backward(pool_, batch_.view(first, std::min(at_once, run.batch - first)), step, options_.stop);
-    sum.nats += part.nats;
-    sum.objective += part.objective;
-    sum.counted += part.counted;
-  }
-  if (sum.counted != counted) fail(Code::kInternal, "[train] the model counted {} labels of {}", sum.counted, counted);
+  const double seconds_before = first_gradients_ ? first_gradients_->seconds : 0;
+  const Gradients computed = first_gradients_ ? *std::exchange(first_gradients_, std::nullopt) : gradients();
+  const nn::LossSum& sum = computed.sum;
+  const int64_t counted = computed.counted;
 
   const double loss = counted > 0 ? sum.nats / static_cast<double>(counted) : 0;
   const double norm = optimizer_.gradient_norm(pool_);
@@ -177,7 +226,7 @@ void Trainer::take_step() {
   state_.tokens += counted;
   last_loss_ = loss;
 
-  const double seconds = seconds_since(begin);
+  const double seconds = seconds_before + seconds_since(begin);
   seconds_per_step_ = seconds_per_step_ == 0 ? seconds : (1 - kForget) * seconds_per_step_ + kForget * seconds;
   if (state_.step % run.log_every == 0 || state_.step == run.steps || skipped) {
     or_throw(log_->step({state_.step, loss, rate, norm, seconds_since(begin_), state_.tokens, skipped}));
@@ -215,8 +264,11 @@ void Trainer::evaluate() {
   nn::LossSum sum;
   for (int64_t first = 0; first < all; first += at_once) {
     const int64_t count = std::min(at_once, all - first);
-    parts_.validation->fill(first, count, evaluation_batch_);
-    const nn::LossSum part = parts_.model.evaluate(pool_, evaluation_batch_.view(0, count), options_.stop);
+    nn::LossSum part;
+    with_memory_for(count, [&] {
+      parts_.validation->fill(first, count, evaluation_batch_);
+      part = parts_.model.evaluate(pool_, evaluation_batch_.view(0, count), options_.stop);
+    });
     sum.nats += part.nats;
     sum.counted += part.counted;
     sum.correct += part.correct;

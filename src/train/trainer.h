@@ -35,7 +35,7 @@ struct TrainerParts {
 
 class Trainer {
  public:
-  /// Takes the directory and, with kResume, the state of its newest checkpoint. Errors: as train().
+  /// Takes the directory and, with kResume, reads the state of its newest checkpoint. Nothing that is there changes yet. Errors: as train().
   Trainer(const TrainConfig& config, const TrainerParts& parts, const TrainOptions& options, ThreadPool& pool,
           FileLayer& layer = system_file_layer());
 
@@ -45,10 +45,16 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void begin_new();
   void resume();
+  void begin();
   void check_identity(const RunIdentity& saved) const;
   Spans spans();
+  struct Gradients {
+    nn::LossSum sum;
+    int64_t counted = 0;
+    double seconds = 0;
+  };
+  Gradients gradients();
   void take_step();
   bool is_outlier(double loss, double norm);
   bool evaluation_is_due() const;
@@ -72,7 +78,9 @@ class Trainer {
   std::optional<RunLog> log_;
   RunState state_;
   train_data::Batch batch_, evaluation_batch_;
+  std::optional<Gradients> first_gradients_;  // of the first step of a new run, which are computed before anything is written
   int64_t saved_step_ = -1;
+  std::string resumed_from_;  // the checkpoint, of a run that goes on
   bool best_is_unsaved_ = false;  // the last evaluation was the best and has no checkpoint yet
   double last_loss_;
   double seconds_per_step_ = 0;  // smoothed

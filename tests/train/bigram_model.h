@@ -28,6 +28,7 @@ class BigramModel final : public nn::TrainingModel {
   nn::LossSum forward_backward(ThreadPool&, const nn::TokenBatch& batch, const nn::TrainingStep& step, const StopToken* stop) override {
     ++calls;
     if (stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[BigramModel] stopped");
+    if (no_memory) fail(Code::kResourceExhausted, "[BigramModel] no memory");
     if (step.step == nan_at) store_.gradient(bias_)[0] = NAN;
     return pass(batch, &step);
   }
@@ -38,6 +39,7 @@ class BigramModel final : public nn::TrainingModel {
   }
 
   int64_t calls = 0;
+  bool no_memory = false;
   int64_t nan_at = -1;  // the step whose gradient is not a number
 
  private:

@@ -10,6 +10,7 @@
 #include "regard/error.h"
 #include "regard/model.h"
 #include "regard/tokenizer.h"
+#include "regard/tokenizer_training.h"
 #include "regard/train.h"
 #include "support/golden.h"
 #include "support/plain_gguf.h"
@@ -208,6 +209,83 @@ TEST(Init, TakesTheCharactersThatAScoredVocabularyWasMadeFrom) {
   EXPECT_EQ(bytes_of(checkpoint + "/tokenizer.json"), bytes_of(box + "/tokenizer.json"));
   EXPECT_EQ(bytes_of(checkpoint + "/tokenizer_config.json"), bytes_of(box + "/tokenizer_config.json"));
   EXPECT_EQ(Model::load(checkpoint).info().vocab_size, Model::load(file).info().vocab_size);
+}
+
+// A model that begins from a checkpoint is the one that was measured there, also one with an encoder: taken as a decoder it would see other keys.
+TEST(Init, KeepsTheArchitectureOfTheFile) {
+  const TempDir directory;
+  const std::string text = text_in(directory);
+  const std::string texts[] = {bytes_of(text)};
+  directory.write("chars.json", train_tokenizer(texts, {}).json);
+  using Architecture = TrainConfig::Model::Architecture;
+  for (const std::string task : {"pig-latin", "reverse", "masked"}) {
+    SCOPED_TRACE(task);
+    TrainConfig first;
+    if (task == "masked") {
+      first.data.files = {text};
+      first.data.tokenizer = directory.path("chars.json");
+      first.data.objective = TrainConfig::Data::Objective::kMaskedToken;
+      first.run.sequence = 16;
+    } else {
+      first.data.task = task;
+    }
+    first.run.steps = 20;
+    first.run.batch = 8;
+    first.schedule.warmup_steps = 1;
+    TrainConfig again = first;
+    first.model.type = TrainConfig::Model::Type::kRegard;
+    first.model.architecture = task == "pig-latin" ? Architecture::kEncoderDecoder : Architecture::kEncoder;
+    first.model.hidden_size = 16;
+    first.model.layers = 1;
+    first.model.encoder_layers = 1;
+    first.model.heads = 2;
+    first.optimizer.learning_rate = 0.01;
+    const TrainResult trained = run(first, directory.path(task));
+    again.run.init = trained.checkpoint;
+    again.run.steps = 1;
+    again.optimizer.learning_rate = 0;
+    EXPECT_EQ(run(again, directory.path(task + "-on")).validation_loss, trained.validation_loss);
+    // It goes on from its own checkpoint.
+    EXPECT_EQ(run(again, directory.path(task + "-on"), TrainStart::kResume).step, 1);
+    TrainConfig other = again;
+    set_train_field(other, "model.architecture=decoder");
+    EXPECT_NE(message_of(other).find("model.architecture is 'decoder'"), std::string::npos);
+    if (task == "masked") continue;
+    TrainConfig copy = again;
+    copy.data.task = "copy";
+    EXPECT_NE(message_of(copy).find("model.architecture"), std::string::npos);
+  }
+}
+
+TEST(Tasks, WithoutAQuestionToMeasureOnAreRefusedBeforeTheFirstStep) {
+  TrainConfig config;
+  config.data.task = "brackets";
+  config.data.task_length = 1;
+  const TempDir directory;
+  try {
+    run(config, directory.path("run"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("data.task_length"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(fs::exists(directory.path("run")));
+}
+
+TEST(ModelFields, AreNamedAsTheyAreWritten) {
+  TrainConfig config;
+  config.data.task = "copy";
+  const auto expect = [&](std::initializer_list<const char*> fields, const char* part) {
+    TrainConfig other = config;
+    for (const char* field : fields) set_train_field(other, field);
+    const std::string message = message_of(other);
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect({"model.type=regard", "model.head_size=4096"}, "model.head_size is 4096");
+  expect({"model.hidden_size=30"}, "model.hidden_size 30 cannot be cut");
+  expect({"model.type=llama", "model.kv_heads=3"}, "model.heads is 4, which cannot share model.kv_heads, 3, evenly");
+  expect({"model.type=regard", "model.mask=casual"}, "model.mask");
+  expect({"model.type=regard", "model.mask=per_head(causal, causal, causal)"}, "model.mask");
 }
 
 }  // namespace

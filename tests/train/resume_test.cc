@@ -4,9 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 
 #include "base/rng.h"
 #include "regard/error.h"
@@ -83,7 +87,9 @@ void expect_no_rubbish(const std::string& root) {
 }
 
 std::vector<float> go_on(const std::string& root) {
-  SmallRun run(small_config(), root, fs::exists(root + "/latest") ? TrainStart::kResume : TrainStart::kNew);
+  // The directory of the first checkpoint appears a moment before the link to it.
+  const bool begun = fs::exists(root + "/latest") || fs::exists(root + "/step-000000000");
+  SmallRun run(small_config(), root, begun ? TrainStart::kResume : TrainStart::kNew);
   EXPECT_EQ(run.go().end, TrainEnd::kComplete);
   expect_no_rubbish(root);
   return run.values();
@@ -204,6 +210,182 @@ TEST(Resume, AStoppedEvaluationIsMadeAfterwards) {
   second.go();
   EXPECT_EQ(evaluated, (std::vector<int64_t>{15, 30, 45, 60}));
   EXPECT_EQ(second.values(), uninterrupted());
+}
+
+// A run that was stopped at step 40, with checkpoints 30 (the best or not) and 40.
+struct Stopped {
+  Stopped() : root(directory.path("run")) {
+    SmallRun first(small_config(), root, TrainStart::kNew);
+    first.stop_after(40);
+    first.go();
+  }
+  std::string step(int64_t n) const { return root + fmt::format("/step-{:09}", n); }
+
+  TempDir directory;
+  std::string root;
+};
+
+// Names, kinds and contents of everything in a directory.
+std::string listing(const std::string& root) {
+  std::vector<std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    std::string line = entry.path().string();
+    if (entry.is_symlink()) {
+      line += " -> " + fs::read_symlink(entry.path()).string();
+    } else if (entry.is_regular_file()) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      line += " = " + std::string(std::istreambuf_iterator<char>(in), {});
+    }
+    all.push_back(line);
+  }
+  std::sort(all.begin(), all.end());
+  return fmt::format("{}", fmt::join(all, "\n"));
+}
+
+Error refusal_of(SmallRun& run) {
+  try {
+    run.go();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "not refused";
+  return Error(Code::kInternal, "");
+}
+
+void damage(const std::string& file) {
+  std::fstream state(file, std::ios::binary | std::ios::in | std::ios::out);
+  state.seekp(-5, std::ios::end);
+  state.put('\x55');
+  EXPECT_TRUE(state.good());
+}
+
+TEST(Resume, GoesOnFromTheNewestWholeCheckpointWhateverLatestIs) {
+  using Change = std::function<void(const Stopped&)>;
+  const auto link = [](std::string target) {
+    return [target](const Stopped& run) {
+      fs::remove(run.root + "/latest");
+      fs::create_directory_symlink(target == "absolute" ? run.step(40) : target, run.root + "/latest");
+    };
+  };
+  struct Case {
+    const char* name;
+    Change change;
+    bool noted;
+    int64_t from;
+  };
+  const Case cases[] = {{"missing", [](const Stopped& run) { fs::remove(run.root + "/latest"); }, true, 40},
+                        {"dangling", link("step-000000099"), true, 40},
+                        {"absolute", link("absolute"), false, 40},
+                        {"dot", link("./step-000000040"), false, 40},
+                        {"slash", link("step-000000040/"), false, 40},
+                        {"elsewhere", link("/tmp"), true, 40},
+                        {"a directory",
+                         [](const Stopped& run) {
+                           fs::remove(run.root + "/latest");
+                           fs::copy(run.step(40), run.root + "/latest");
+                         },
+                         true, 40},
+                        {"a directory alone",
+                         [](const Stopped& run) {
+                           fs::remove(run.root + "/latest");
+                           fs::rename(run.step(40), run.root + "/latest");
+                         },
+                         true, 40},
+                        {"damaged and set aside", [](const Stopped& run) { fs::rename(run.step(40), run.root + "/broken"); }, true, 30},
+                        {"missing, and the newest is damaged",
+                         [](const Stopped& run) {
+                           fs::remove(run.root + "/latest");
+                           damage(run.step(40) + "/state");
+                         },
+                         true, 30}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Stopped stopped;
+    c.change(stopped);
+    SmallRun run(small_config(), stopped.root, TrainStart::kResume);
+    int notes = 0;
+    int64_t first = -1;
+    run.options.on_event = [&](const TrainEvent& event) {
+      notes += event.kind == TrainEvent::Kind::kNote ? 1 : 0;
+      if (first < 0 && event.kind == TrainEvent::Kind::kStep) first = event.step;
+    };
+    EXPECT_EQ(run.go().step, 60);
+    EXPECT_EQ(notes, c.noted ? 1 : 0);
+    EXPECT_EQ(first, c.from + 1);
+    EXPECT_EQ(run.values(), uninterrupted());
+    EXPECT_EQ(fs::read_symlink(stopped.root + "/latest"), "step-000000060");
+  }
+}
+
+TEST(Resume, KeepsLaterCheckpointsUntilItComesThere) {
+  const Stopped stopped;
+  fs::remove(stopped.root + "/latest");
+  fs::create_directory_symlink("step-000000030", stopped.root + "/latest");
+  SmallRun run(small_config(), stopped.root, TrainStart::kResume);
+  bool there = false;
+  run.options.on_event = [&](const TrainEvent& event) {
+    if (event.kind == TrainEvent::Kind::kStep && event.step == 31) there = fs::exists(stopped.step(40) + "/state");
+  };
+  run.go();
+  EXPECT_TRUE(there);
+  EXPECT_EQ(run.values(), uninterrupted());
+}
+
+TEST(Resume, ADamagedCheckpointIsNamedWithTheOthers) {
+  const Stopped stopped;
+  damage(stopped.step(40) + "/state");
+  const std::string before = listing(stopped.root);
+  SmallRun run(small_config(), stopped.root, TrainStart::kResume);
+  const Error error = refusal_of(run);
+  EXPECT_EQ(error.code(), Code::kCorruptData);
+  for (const char* part : {"checksum", "step-000000030", "rename or remove"}) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  EXPECT_EQ(listing(stopped.root), before);
+}
+
+TEST(Resume, WhatIsRefusedChangesNothing) {
+  const Stopped stopped;
+  fs::remove(stopped.root + "/lock");
+  fs::create_directory(stopped.step(50));  // not finished, or not the run's: not for a refused command to judge
+  fs::create_directory(stopped.root + "/.step-000000050.tmp");
+  const std::string before = listing(stopped.root);
+  SmallRun fresh(small_config(), stopped.root, TrainStart::kNew);
+  EXPECT_EQ(refusal_of(fresh).code(), Code::kInvalidArgument);
+  TrainConfig other = small_config();
+  other.run.seed = 9;
+  SmallRun changed(other, stopped.root, TrainStart::kResume);
+  EXPECT_EQ(refusal_of(changed).code(), Code::kInvalidArgument);
+  SmallRun nowhere(small_config(), stopped.directory.path("nowhere"), TrainStart::kResume);
+  EXPECT_EQ(refusal_of(nowhere).code(), Code::kNotFound);
+  EXPECT_FALSE(fs::exists(stopped.directory.path("nowhere")));
+  EXPECT_EQ(listing(stopped.root), before);
+}
+
+TEST(Resume, ANewRunTakesNoDirectoryWithWhatItWouldReplace) {
+  for (const char* name : {"train.json", "log.jsonl", "loss.png", "loss.svg", "step-000000005", "latest", "best"}) {
+    const TempDir directory;
+    directory.write(name, std::string("mine"));
+    const std::string before = listing(directory.path());
+    SmallRun run(small_config(), directory.path(), TrainStart::kNew);
+    const Error error = refusal_of(run);
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    EXPECT_EQ(listing(directory.path()), before);
+  }
+  const TempDir directory;
+  directory.write("notes.txt", std::string("mine"));
+  SmallRun(small_config(), directory.path(), TrainStart::kNew).go();
+  EXPECT_TRUE(fs::exists(directory.path("notes.txt")));
+}
+
+// A batch that does not fit says what to do, and leaves no directory.
+TEST(Resume, ARunWithoutMemoryForAStepLeavesNothing) {
+  const TempDir directory;
+  SmallRun run(small_config(), directory.path("run"), TrainStart::kNew);
+  run.model.no_memory = true;
+  const Error error = refusal_of(run);
+  EXPECT_EQ(error.code(), Code::kResourceExhausted);
+  EXPECT_NE(std::string(error.what()).find("run.micro_batch"), std::string::npos) << error.what();
+  EXPECT_FALSE(fs::exists(directory.path("run")));
 }
 
 }  // namespace

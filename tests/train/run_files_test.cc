@@ -40,10 +40,11 @@ TEST(RunDirectory, KeepsTheNewestAndTheBest) {
   EXPECT_EQ(directory.checkpoint(1000000000), root.path("run/step-1000000000"));
 }
 
-TEST(RunDirectory, CleansWhatAnotherProcessLeft) {
+TEST(RunDirectory, CleansTemporaryNamesAloneAndOnlyOnceItBegins) {
   const TempDir root;
   {
     auto directory = RunDirectory::open(root.path("run")).value_or_throw();
+    ASSERT_TRUE(directory.begin());
     ASSERT_TRUE(directory.save(10, IsBest::kNo, 2, write_one));
   }
   fs::create_directories(root.path("run/step-000000020"));  // complete, but nothing had pointed at it yet
@@ -52,9 +53,16 @@ TEST(RunDirectory, CleansWhatAnotherProcessLeft) {
   root.write("run/.mine.tmp", std::string("x"));
   root.write("run/step-notes.txt", std::string("x"));
   fs::create_symlink("step-000000020", root.path("run/.latest.tmp"));
-  const auto directory = RunDirectory::open(root.path("run")).value_or_throw();
-  EXPECT_EQ(names(root.path("run")), (std::vector<std::string>{".mine.tmp", "latest", "lock", "step-000000010", "step-notes.txt"}));
+  const auto before = names(root.path("run"));
+  auto directory = RunDirectory::open(root.path("run"), TrainStart::kResume).value_or_throw();
+  EXPECT_EQ(names(root.path("run")), before);
+  ASSERT_TRUE(directory.begin(10, directory.checkpoint(10)));
+  EXPECT_EQ(names(root.path("run")), (std::vector<std::string>{".mine.tmp", "latest", "lock", "step-000000010", "step-000000020", "step-notes.txt"}));
   EXPECT_EQ(directory.latest(), 10);
+  ASSERT_TRUE(directory.save(15, IsBest::kNo, 1, write_one));  // the later one is not counted
+  EXPECT_EQ(names(root.path("run")), (std::vector<std::string>{".mine.tmp", "latest", "lock", "step-000000015", "step-000000020", "step-notes.txt"}));
+  ASSERT_TRUE(directory.save(20, IsBest::kNo, 1, write_one));
+  EXPECT_TRUE(fs::exists(root.path("run/step-000000020/x")));
 }
 
 TEST(RunDirectory, AFailedSaveLeavesEverythingAsItWas) {
