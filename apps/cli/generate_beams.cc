@@ -40,7 +40,7 @@ std::vector<Option> beam_options() {
        .max = 1024},
       {.name = "return", .type = Type::kInteger, .value = "N", .help = "Best texts of the search to print; without it, 1.", .min = 1, .max = 1024},
       {.name = "length-penalty", .type = Type::kNumber, .value = "X",
-       .help = "The score of a text of n tokens is its log-probability / n^X: above 0 longer texts gain; without it, 1.", .min = -100, .max = 100},
+       .help = "The score of a text of n tokens is its log-probability / n^X: above 0 longer texts gain; without it, 1.", .min = -24, .max = 24},
       {.name = "early-stopping", .type = Type::kChoice, .value = "WHEN",
        .help = "When N texts have ended: yes ends the search, no (without it) unless the likeliest live text is better as it is, never unless one can "
                "still become better.",

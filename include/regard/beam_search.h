@@ -19,6 +19,7 @@ struct BeamOptions {
   int64_t num_results = 1;  ///< how many of the best are handed back; 1 to `beams`
   /// 0: the likeliest text, which is often a short one. Above 0 longer texts gain, below 0 they lose. Wu et al., 2016, "Google's
   /// neural machine translation system", section 7, has another formula for the same purpose; this one is that of transformers.
+  /// -24 to 24, so that the score of every text is a finite number.
   double length_penalty = 1;
   /// When to end once `beams` texts have ended, the worst of them with score w.
   enum class EarlyStopping {

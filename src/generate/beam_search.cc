@@ -18,13 +18,15 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxBeams = 1024;
+// n^24 of a text of n < 2^31 tokens is below 2^744, and the sum of so many numbers in f32 below 2^159: every score is finite, and not 0 unless the sum is.
+constexpr double kMaxLengthPenalty = 24;
 constexpr int32_t kNothing = -1;  // the continuation of a text whose allowed set is empty
 
 void check(const GenerateOptions& o, const BeamOptions& b) {
   check_generate(o);
   require(b.beams >= 1 && b.beams <= kMaxBeams, "[beam_search] beams is {}; expected 1 to {}", b.beams, kMaxBeams);
   require(b.num_results >= 1 && b.num_results <= b.beams, "[beam_search] num_results is {}; expected 1 to {}, the number of beams", b.num_results, b.beams);
-  require(std::isfinite(b.length_penalty), "[beam_search] length_penalty is {}; expected a finite number", b.length_penalty);
+  require(std::abs(b.length_penalty) <= kMaxLengthPenalty, "[beam_search] length_penalty is {}; expected -{} to {}", b.length_penalty, kMaxLengthPenalty, kMaxLengthPenalty);
   require(o.sampling.temperature == 0, "[beam_search] temperature is {}; nothing is drawn, so expected 0", o.sampling.temperature);
   require(o.top_logprobs == -1, "[beam_search] top_logprobs is {}; a search has none, so expected -1", o.top_logprobs);
 }

@@ -269,8 +269,10 @@ TEST_F(BeamSearch, WrongOptionsAreNamed) {
   b.num_results = 3;
   EXPECT_NE(message(options(3), b).find("num_results is 3; expected 1 to 2"), std::string::npos);
   b = beams(2);
-  b.length_penalty = NAN;
-  EXPECT_NE(message(options(3), b).find("length_penalty"), std::string::npos);
+  for (const double penalty : {double{NAN}, 24.5, -100.0}) {
+    b.length_penalty = penalty;
+    EXPECT_NE(message(options(3), b).find("length_penalty"), std::string::npos);
+  }
   GenerateOptions o = options(3);
   o.sampling.temperature = 1;
   EXPECT_NE(message(o, beams(2)).find("temperature"), std::string::npos);
