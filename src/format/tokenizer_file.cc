@@ -31,12 +31,12 @@ Result<TokenizerSpec> read_spec(const std::filesystem::path& path) {
     return gguf_tokenizer_spec(gguf.metadata, name);
   }
   REGARD_TRY(const FileBytes bytes, read_file(file, kMaxJsonBytes));
-  REGARD_TRY(TokenizerSpec spec, tokenizer_json_spec(text_of(bytes), name));
+  REGARD_TRY(TokenizerSpec spec, tokenizer_json_spec(text_of(bytes), path.string()));
   const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
   std::error_code ignored;  // a file that cannot be looked at is not there
   if (std::filesystem::exists(config, ignored)) {
     REGARD_TRY(const FileBytes config_bytes, read_file(config.string(), kMaxJsonBytes));
-    REGARD_CHECK(apply_tokenizer_config(text_of(config_bytes), "tokenizer_config.json", spec));
+    REGARD_CHECK(apply_tokenizer_config(text_of(config_bytes), config.string(), spec));
   }
   return spec;
 }

@@ -35,6 +35,28 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
   return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
 }
 
+// What a reader refuses, with the path of the file that it knows by its last name: "[json] config.json: $.x: ..." or "[config.json] x ...".
+template <class Read>
+auto naming_the_path(const fs::path& directory, Read&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    std::string_view says = error.what();
+    if (says.starts_with("[json] ")) says.remove_prefix(7);
+    const bool bracket = says.starts_with('[');
+    if (bracket) says.remove_prefix(1);
+    for (const std::string_view name : {"config.json", "generation_config.json", "tokenizer_config.json"}) {
+      if (!says.starts_with(name)) continue;
+      says.remove_prefix(name.size());
+      if (bracket && says.starts_with("] ")) says.remove_prefix(2);
+      else if (says.starts_with(": ")) says.remove_prefix(2);
+      else continue;
+      fail(error.code(), "[Model::load] {}: {}", (directory / name).string(), says);
+    }
+    throw;
+  }
+}
+
 Facts facts_of(const HfConfig& hf, const std::string& config) {
   if (hf.model_type != kTrainedType && hf.model_type != kT5Type) return facts_from_hf(hf).value_or_throw();
   Facts facts;
@@ -60,21 +82,22 @@ OpenedModel open_directory(const fs::path& directory, TensorAccess access, WithT
   const std::string config = read_text(directory / "config.json", kMaxConfigBytes);
   const fs::path generation_path = directory / "generation_config.json";
   const std::string generation = is_there(generation_path) ? read_text(generation_path, kMaxConfigBytes) : std::string();
-  const HfConfig hf = read_hf_config(config, generation).value_or_throw();
-  OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), facts_of(hf, config), {}, false, {}};
+  const HfConfig hf = naming_the_path(directory, [&] { return read_hf_config(config, generation).value_or_throw(); });
+  Facts facts = naming_the_path(directory, [&] { return facts_of(hf, config); });
+  OpenedModel opened{directory.string(), TensorSource::open(directory.string(), access).value_or_throw(), std::move(facts), {}, false, {}};
   opened.has_tokenizer = is_there(directory / "tokenizer.json");
   const bool has_tokenizer_config = is_there(directory / "tokenizer_config.json");
   const std::string tokenizer_config = has_tokenizer_config ? read_text(directory / "tokenizer_config.json", kMaxConfigBytes) : std::string();
   if (opened.has_tokenizer && with_tokenizer == WithTokenizer::kYes) {
-    opened.tokenizer = tokenizer_json_spec(read_text(directory / "tokenizer.json", kMaxTokenizerBytes), "tokenizer.json").value_or_throw();
+    opened.tokenizer = tokenizer_json_spec(read_text(directory / "tokenizer.json", kMaxTokenizerBytes), (directory / "tokenizer.json").string()).value_or_throw();
     if (has_tokenizer_config)
-      if (auto done = apply_tokenizer_config(tokenizer_config, "tokenizer_config.json", *opened.tokenizer); !done)
+      if (auto done = apply_tokenizer_config(tokenizer_config, (directory / "tokenizer_config.json").string(), *opened.tokenizer); !done)
         throw_error(done.failure().code, done.failure().message);
   }
   if (is_there(directory / "chat_template.jinja"))
     opened.chat_template = read_text(directory / "chat_template.jinja", kMaxConfigBytes);
   else if (has_tokenizer_config)
-    opened.chat_template = chat_template_of_config(tokenizer_config).value_or_throw();
+    opened.chat_template = naming_the_path(directory, [&] { return chat_template_of_config(tokenizer_config).value_or_throw(); });
   return opened;
 }
 
