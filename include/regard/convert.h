@@ -45,7 +45,7 @@ struct ConvertReport {
 /// would be another model. Memory: one tensor in f32 twice, and the
 /// whole result where it is a directory.
 /// Errors: those of Model::load for `from`; kUnsupported, naming it, for what the other format cannot say; kInvalidArgument for two
-/// names of one format, or a `to` that exists; kIo; kCancelled.
+/// names of one format, or a `to` that exists and is not an empty directory; kIo; kCancelled. What was written by then is removed.
 REGARD_API ConvertReport convert_model(const std::string& from, const std::string& to, const ConvertOptions& options = {});
 
 }  // namespace regard

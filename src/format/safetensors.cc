@@ -120,7 +120,7 @@ Result<SafetensorsFile> read_safetensors(const ByteSource& source, std::string_v
   const uint64_t header_bytes = std::bit_cast<uint64_t>(head);
   const bool possible = header_bytes >= 2 && header_bytes <= kFormatHeaderLimit && header_bytes <= reader.remaining();
   if (const auto really = other_container(head); !possible && !really.empty())
-    return failure(Code::kUnsupported, "[safetensors] {}: not a safetensors file but {}", name, really);
+    return failure(head[0] == '{' ? Code::kCorruptData : Code::kUnsupported, "[safetensors] {}: not a safetensors file but {}", name, really);
   if (!possible) {
     return corrupt("[safetensors] {} does not begin as a GGUF file does, and as a safetensors file it would have a header of {} bytes, where {} bytes follow and 1 to {} are allowed", name, header_bytes,
                    reader.remaining(), kFormatHeaderLimit);

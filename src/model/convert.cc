@@ -36,6 +36,45 @@ struct Planned {
   std::vector<float> made;
 };
 
+// A directory that is written file by file, and goes again with them where the last one is not reached.
+class NewDirectory {
+ public:
+  explicit NewDirectory(fs::path path) : path_(std::move(path)) {
+    std::error_code error;
+    for (fs::path missing = path_; !missing.empty() && !fs::exists(missing, error); missing = missing.parent_path()) made_.push_back(missing);
+    fs::create_directories(path_, error);
+    if (error) {
+      remove_made();
+      fail(error == std::errc::not_a_directory || error == std::errc::no_such_file_or_directory ? Code::kNotFound : Code::kIo, "[convert] cannot make the directory '{}': {}", path_.string(),
+           error.message());
+    }
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  ~NewDirectory() {
+    if (!kept_) remove_made();
+  }
+
+  // Where a file goes. One that was there before is replaced whole or not at all, and stays.
+  std::string file(const char* name) {
+    fs::path file = path_ / name;
+    std::error_code error;
+    if (!fs::exists(file, error)) files_.push_back(file);
+    return file.string();
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  void remove_made() const {
+    std::error_code ignored;
+    for (const fs::path& file : files_) fs::remove(file, ignored);
+    for (const fs::path& directory : made_) fs::remove(directory, ignored);  // of these an empty one alone
+  }
+
+  fs::path path_;
+  std::vector<fs::path> made_, files_;  // the innermost first
+  bool kept_ = false;
+};
+
 class Conversion {
  public:
   Conversion(const std::string& from, const std::string& to, const ConvertOptions& options)
@@ -43,7 +82,9 @@ class Conversion {
         options_(options),
         opened_(open_model(from, FileAccess::kRead, options.tokenizer == ConvertOptions::Tokenizer::kConvert ? WithTokenizer::kYes : WithTokenizer::kNo)),
         family_(find_family(opened_.facts)),
-        towards_(fs::path(to).extension() == ".gguf" ? Towards::kGguf : Towards::kHuggingFace) {}
+        towards_(fs::path(to).extension() == ".gguf" ? Towards::kGguf : Towards::kHuggingFace) {
+    require(!to.empty(), "[convert] the name of the result is empty");
+  }
 
   ConvertReport run() {
     const bool from_gguf = opened_.facts.kind == FileKind::kGguf;
@@ -155,6 +196,12 @@ class Conversion {
 
   void refuse_existing(const fs::path& path) const {
     std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      if (towards_ == Towards::kGguf) fail(Code::kInvalidArgument, "[convert] '{}' is a directory; give the name of a file", path.string());
+      if (fs::is_empty(path, ignored)) return;
+    } else if (towards_ == Towards::kHuggingFace && fs::exists(path, ignored)) {
+      fail(Code::kInvalidArgument, "[convert] '{}' is a file; a name that does not end in .gguf is that of a directory", path.string());
+    }
     if (options_.existing == ConvertOptions::Existing::kRefuse && fs::exists(path, ignored))
       fail(Code::kInvalidArgument, "[convert] '{}' is there already; give another name, or ask for it to be replaced", path.string());
   }
@@ -229,12 +276,10 @@ class Conversion {
         fail(Code::kUnsupported, "[convert] the tokenizer merges by score, which tokenizer.json cannot say; convert the model without its tokenizer (--without-tokenizer)");
       tokenizer_json = write_tokenizer_json(*opened_.tokenizer).value_or_throw();
     }
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) fail(Code::kIo, "[convert] cannot make the directory '{}': {}", to_, error.message());
-    write_tensors(folder);
+    NewDirectory written(folder);
+    write_tensors(written);
     const auto text = [&](const char* name, const std::string& bytes) {
-      std::move(write_file((folder / name).string(), std::as_bytes(std::span(bytes)))).value_or_throw();
+      std::move(write_file(written.file(name), std::as_bytes(std::span(bytes)))).value_or_throw();
     };
     if (!tokenizer_json.empty()) {
       text("tokenizer.json", tokenizer_json);
@@ -242,10 +287,11 @@ class Conversion {
       if (opened_.chat_template) text("chat_template.jinja", *opened_.chat_template);
     }
     text("config.json", config_json);  // last: without it the directory is no model
+    written.keep();
     return report_;
   }
 
-  void write_tensors(const fs::path& folder) {
+  void write_tensors(NewDirectory& folder) {
     std::vector<std::vector<uint8_t>> bytes;
     std::vector<SafetensorsEntry> entries;
     for (Planned& p : planned_) {
@@ -256,7 +302,7 @@ class Conversion {
     for (size_t i = 0; i < planned_.size(); ++i)
       entries.push_back({planned_[i].name, planned_[i].type, planned_[i].shape, std::as_bytes(std::span(bytes[i]))});
     const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
-    std::move(write_safetensors((folder / "model.safetensors").string(), entries, metadata)).value_or_throw();
+    std::move(write_safetensors(folder.file("model.safetensors"), entries, metadata)).value_or_throw();
   }
 
   std::string to_;
