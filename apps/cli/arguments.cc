@@ -54,6 +54,7 @@ void check_value(const Option& option, const std::string& value, const std::stri
       if (number < option.min || number > option.max) usage_error("{} is {}; give {}", what, value, range_text(option));
       break;
     }
+    case Type::kNatural: parse_natural(value, what); break;
     case Type::kChoice: {
       const std::vector<std::string> words = split(option.choices, '|');
       if (std::find(words.begin(), words.end(), value) != words.end()) break;
@@ -101,6 +102,15 @@ int64_t parse_integer(std::string_view text, std::string_view what) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc::result_out_of_range) usage_error("{} is {}, which is too large", what, text);
   if (error != std::errc() || stop != end || text.empty()) usage_error("{} is '{}'; give a whole number", what, text);
+  return value;
+}
+
+uint64_t parse_natural(std::string_view text, std::string_view what) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range) usage_error("{} is {}, which is too large; give 0 to {}", what, text, UINT64_MAX);
+  if (error != std::errc() || stop != end || text.empty()) usage_error("{} is '{}'; give a whole number, 0 to {}", what, text, UINT64_MAX);
   return value;
 }
 
@@ -241,6 +251,12 @@ int64_t Arguments::integer(std::string_view name) const {
   return parse_integer(e.values.back(), name);
 }
 
+uint64_t Arguments::natural(std::string_view name) const {
+  const Entry& e = entry(name);
+  if (e.values.empty()) throw std::logic_error(fmt::format("option {} has no value", name));
+  return parse_natural(e.values.back(), name);
+}
+
 double Arguments::number(std::string_view name) const {
   const Entry& e = entry(name);
   if (e.values.empty()) throw std::logic_error(fmt::format("option {} has no value", name));
@@ -254,6 +270,15 @@ const std::string& Arguments::text(std::string_view name) const {
 }
 
 const std::vector<std::string>& Arguments::list(std::string_view name) const { return entry(name).values; }
+
+std::vector<Arguments::OutputFile> Arguments::output_files() const {
+  std::vector<OutputFile> files;
+  for (const auto& [name, entry] : entries_)
+    if (entry.option.type == Type::kOutputFile)
+      for (const std::string& path : entry.values) files.push_back({entry.option.name, path});
+  return files;
+}
+
 std::vector<std::string> Arguments::input_files() const {
   std::vector<std::string> files = positional_files_;
   for (const auto& [name, entry] : entries_)

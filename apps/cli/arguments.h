@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "option.h"
+#include "terminal.h"
 
 namespace regard::cli {
 
@@ -17,7 +18,8 @@ struct Command;
 /// The command line is wrong: exit status 2. The message is a sentence for the user.
 class UsageError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// Printable at once: what() would end at a zero byte.
+  explicit UsageError(const std::string& message) : std::runtime_error(printable_message(message)) {}
 };
 
 /// Where a value came from.
@@ -29,6 +31,7 @@ class Arguments {
  public:
   bool flag(std::string_view name) const;
   int64_t integer(std::string_view name) const;
+  uint64_t natural(std::string_view name) const;
   double number(std::string_view name) const;
   /// Text, file names and choices; empty when not given.
   const std::string& text(std::string_view name) const;
@@ -36,8 +39,13 @@ class Arguments {
   const std::vector<std::string>& list(std::string_view name) const;
   /// Whether a value is there, from wherever.
   bool has(std::string_view name) const;
-  /// The values of all options and positionals that name input files.
+  /// The values of all options and positionals that name input files, and of options that name output files.
   std::vector<std::string> input_files() const;
+  struct OutputFile {
+    std::string_view option;
+    std::string path;
+  };
+  std::vector<OutputFile> output_files() const;
   Source source(std::string_view name) const;
   /// The positional value, empty when not given.
   const std::string& positional(std::string_view name) const;
@@ -65,6 +73,7 @@ Arguments read_arguments(const Command& command, const std::vector<std::string>&
 
 /// Whole and decimal numbers as every part of the program reads them. Errors: UsageError that begins with `what`.
 int64_t parse_integer(std::string_view text, std::string_view what);
+uint64_t parse_natural(std::string_view text, std::string_view what);
 double parse_number(std::string_view text, std::string_view what);
 
 }  // namespace regard::cli

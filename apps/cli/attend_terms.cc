@@ -121,7 +121,7 @@ ScoreTermInputs::ScoreTermInputs(const Arguments& arguments, const TermSizes& si
   if (arguments.has("dropout")) {
     const double rate = arguments.number("dropout");
     if (rate >= 1) throw UsageError(fmt::format("--dropout is {}; give less than 1", rate));
-    dropout_ = Dropout{.rate = rate, .seed = static_cast<uint64_t>(arguments.integer("seed"))};
+    dropout_ = Dropout{.rate = rate, .seed = arguments.natural("seed")};
     if (arguments.text("dropout-weights") == "after") dropout_->weights = Dropout::Weights::kAfter;
   }
 }
@@ -160,8 +160,8 @@ std::vector<Option> score_term_options() {
        .min = -1099511627776, .max = 1099511627776},
       {.name = "dropout", .type = Type::kNumber, .value = "P",
        .help = "Leaves out weights with this probability, below 1, and divides the others by 1 - P.", .min = 0, .max = 1},
-      {.name = "seed", .type = Type::kInteger, .value = "S",
-       .help = "Which weights --dropout leaves out; the same on any number of threads.", .fallback = "0", .min = 0},
+      {.name = "seed", .type = Type::kNatural, .value = "S",
+       .help = "Which weights --dropout leaves out; the same on any number of threads.", .fallback = "0"},
       {.name = "dropout-weights", .type = Type::kChoice, .value = "WHEN", .help = "Whether --weights are those before or after --dropout.",
        .fallback = "before", .choices = "before|after"},
   };

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "command.h"
+#include "input.h"
 #include "regard/convert.h"
 #include "regard/json.h"
 #include "terminal.h"
@@ -19,6 +20,12 @@ int run_convert(Context& context) {
   if (arguments.flag("force")) options.existing = ConvertOptions::Existing::kReplace;
   options.stop = &stop_token();
   const std::string to = arguments.positional("OUT");
+  for (const char* name : {"IN", "OUT"}) {
+    const std::string& path = arguments.positional(name);
+    if (path.empty()) throw UsageError(fmt::format("{} is empty; give a name", name));
+    if (path == "-") throw UsageError(fmt::format("{} is -; models are not sent through pipes, give a name", name));
+  }
+  if (to.ends_with(".gguf")) check_place(to);
   const ConvertReport report = convert_model(arguments.positional("IN"), to, options);
   const bool json_wanted = arguments.flag("json");  // which has the same numbers
   if (report.added_rows > 0 && !json_wanted)

@@ -111,18 +111,21 @@ EvalState parse_state(const std::string& text, uint64_t print, const std::string
   return state;
 }
 
-bool exists(const std::string& path) {
+// What is kept there; nothing where no file is.
+std::optional<std::string> kept_state(const std::string& path) {
+  check_place(path);
   try {
-    read_text(path);
-    return true;
+    return read_regular(path);
   } catch (const Error& error) {
-    if (error.code() == Code::kNotFound) return false;
+    if (error.code() == Code::kNotFound) return {};
     throw;
   }
 }
 
 /// The baseline alone, when there is no model.
 int run_baseline(Context& context) {
+  for (const char* name : {"state", "lines", "window", "stride", "max-perplexity", "no-bos", "chunk", "context", "cache-type", "mmap"})
+    if (context.arguments.source(name) == Source::kCommandLine) throw UsageError(fmt::format("--{} is about a model; give -m, or leave it out: --baseline ngram alone counts in the whole text", name));
   const std::string text = read_text_input("", false, context.arguments.text("file"), "--file");
   const Baseline baseline = measure_baseline(context, nullptr, text);
   if (context.arguments.flag("json")) {
@@ -141,7 +144,13 @@ int run_eval(Context& context) {
   if (wants_task(arguments)) return run_task(context);
   const bool with_baseline = wants_baseline(arguments);
   if (!arguments.has("model")) return run_baseline(context);
+  const std::string& state_path = arguments.text("state");
+  if (state_path == "-") throw UsageError("--state needs a file name; it is read and written");
+  const std::optional<std::string> kept = state_path.empty() ? std::nullopt : kept_state(state_path);
   const Model model = load_model(context);
+  if (model.info().architecture != "decoder")
+    throw Error(Code::kUnsupported, fmt::format("this model is an {}, and a text is predicted by a decoder; --run asks the model of a training run questions of its task",
+                                                     model.info().architecture == "encoder" ? "encoder" : "encoder-decoder"));
   const std::string text = read_text_input("", false, arguments.text("file"), "--file");
   const Texts texts = encode(model, text, arguments);
   const int64_t tokens = count(texts);
@@ -153,10 +162,9 @@ int run_eval(Context& context) {
   options.prefill_chunk = arguments.integer("chunk");
   options.stop = &stop_token();
 
-  const std::string& state_path = arguments.text("state");
   const uint64_t print = fingerprint(model, texts, options);
   EvalState state;
-  if (!state_path.empty() && exists(state_path)) state = parse_state(read_text(state_path), print, state_path);
+  if (kept) state = parse_state(*kept, print, state_path);
   if (state.next_token > 0) context.messages.note(fmt::format("going on at token {}", state.next_token));
 
   options.progress = [&](int64_t done, int64_t all, double nats) {

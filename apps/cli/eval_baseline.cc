@@ -36,6 +36,7 @@ bool wants_baseline(const Arguments& arguments) {
   if (arguments.has("model") && arguments.has("tokenizer")) {
     throw UsageError("--tokenizer is for a baseline without a model; beside a model its own tokens are counted");
   }
+  if (wanted && arguments.text("train") == "-" && !arguments.has("file")) throw UsageError("--train - and the text are both standard input; give --file for the text");
   return wanted;
 }
 

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <system_error>
 
@@ -23,23 +26,66 @@ struct Closer {
   }
 };
 
-}  // namespace
+std::string reason(int error) { return std::generic_category().message(error); }
 
-// Unlike model files, texts may come from pipes: <(...) of a shell is one.
-std::string read_text(const std::string& path) {
-  if (path == "-") return read_standard_input(kMaxTextBytes);
-  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+// The file that a name stands for, or would stand for once it is made.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string name;  // below that directory; empty where the file is there
+  bool endless = false;  // /dev/null and its kind take any number of results
+  bool known = false;
+
+  bool operator==(const Identity& other) const {
+    return known && other.known && !endless && device == other.device && inode == other.inode && name == other.name;
+  }
+};
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Identity identify(const std::string& path) {
+  struct stat status {};
+  Identity file;
+  if (path == "-" ? fstat(STDOUT_FILENO, &status) == 0 : stat(path.c_str(), &status) == 0) {
+    file.endless = S_ISCHR(status.st_mode);
+  } else if (stat(directory_of(path).c_str(), &status) == 0) {
+    file.name = path.substr(path.find_last_of('/') + 1);
+  } else {
+    return file;
+  }
+  file.device = status.st_dev;
+  file.inode = status.st_ino;
+  file.known = true;
+  return file;
+}
+
+enum class Pipes { kTake, kRefuse };
+
+// Waits for data in short steps: a signal that comes just before a read that blocks would not be seen.
+std::string read_all(const std::string& path, Pipes pipes) {
+  // Without O_NONBLOCK opening a pipe would wait for its writer.
+  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   const auto complain = [&path](int error) {
     const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound : error == EISDIR ? Code::kInvalidArgument : Code::kIo;
-    return Error(code, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
+    return Error(code, fmt::format("cannot read '{}': {}", path, reason(error)));
   };
   if (file.descriptor < 0) throw complain(errno);
+  struct stat status {};
+  if (pipes == Pipes::kRefuse && fstat(file.descriptor, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    throw Error(Code::kInvalidArgument, fmt::format("'{}' is {}; give a regular file", path, S_ISFIFO(status.st_mode) ? "a pipe" : "no regular file"));
+  }
   std::string text;
   char chunk[1 << 16];
   for (;;) {
+    pollfd wait{file.descriptor, POLLIN, 0};
+    const int ready = poll(&wait, 1, kLookForSignalsEveryMs);
     if (stop_token().stop_requested()) throw Error(Code::kCancelled, "stopped on request");
+    if (ready <= 0) continue;
     const ssize_t got = ::read(file.descriptor, chunk, sizeof chunk);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) throw complain(errno);
     if (got == 0) return text;
     if (text.size() + static_cast<size_t>(got) > kMaxTextBytes) {
@@ -47,6 +93,41 @@ std::string read_text(const std::string& path) {
     }
     text.append(chunk, static_cast<size_t>(got));
   }
+}
+
+}  // namespace
+
+// Unlike model files, texts may come from pipes: <(...) of a shell is one.
+std::string read_text(const std::string& path) {
+  return path == "-" ? read_standard_input(kMaxTextBytes) : read_all(path, Pipes::kTake);
+}
+
+std::string read_regular(const std::string& path) { return read_all(path, Pipes::kRefuse); }
+
+void check_files(const Arguments& arguments) {
+  const std::vector<std::string> inputs = arguments.input_files();
+  if (std::count(inputs.begin(), inputs.end(), "-") > 1) throw UsageError("two inputs are -, and there is one standard input; give a file for one of them");
+  const std::vector<Arguments::OutputFile> outputs = arguments.output_files();
+  std::vector<Identity> seen;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    seen.push_back(identify(outputs[i].path));
+    for (size_t k = 0; k < i; ++k)
+      if (seen[k] == seen[i] && !(outputs[k].path == "-" && outputs[i].path == "-"))
+        throw UsageError(fmt::format("--{} and --{} are one file, {}; give each its own", outputs[k].option, outputs[i].option, outputs[i].path));
+  }
+}
+
+void check_place(const std::string& path) {
+  struct stat status {};
+  const bool there = stat(path.c_str(), &status) == 0;
+  if (there && S_ISDIR(status.st_mode)) throw Error(Code::kInvalidArgument, fmt::format("'{}' is a directory; give the name of a file", path));
+  if (there && !S_ISREG(status.st_mode)) return;
+  std::string place = path;
+  if (const std::unique_ptr<char, void (*)(void*)> target(realpath(path.c_str(), nullptr), ::free); target != nullptr) place = target.get();
+  const std::string directory = directory_of(place);
+  const int error = stat(directory.c_str(), &status) != 0 ? errno : !S_ISDIR(status.st_mode) ? ENOTDIR : access(directory.c_str(), W_OK | X_OK) != 0 ? errno : 0;
+  if (error != 0)
+    throw Error(error == ENOENT || error == ENOTDIR ? Code::kNotFound : Code::kIo, fmt::format("cannot create a file beside '{}': {}", path, reason(error)));
 }
 
 std::string read_text_input(const std::string& given, bool has_given, const std::string& path, std::string_view what) {
@@ -99,6 +180,7 @@ std::string output_path(const Arguments& arguments, std::string_view option, std
     if (is_terminal(STDOUT_FILENO)) throw UsageError(fmt::format("--{} - would write binary data to a terminal; give a file name", option));
     return "/dev/stdout";
   }
+  if (!path.empty()) check_place(path);
   struct stat status {};
   // A result never goes where one of the inputs lies, however either is spelt.
   if (!path.empty() && !arguments.flag("force") && stat(path.c_str(), &status) == 0)

@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "help.h"
+#include "input.h"
 #include "regard/error.h"
 #include "regard/runtime.h"
 #include "regard/version.h"
@@ -98,6 +99,7 @@ int run_command(const Command& command, const std::vector<std::string>& words, O
     return 0;
   }
   apply_common(arguments, messages);
+  check_files(arguments);
   return command.run(context);
 }
 
@@ -163,7 +165,6 @@ int guarded(const std::vector<std::string>& words, Output& out, Messages& messag
 int main(int argc, char** argv) {
   using namespace regard::cli;
   // The locale stays "C": a decimal comma in the environment must not change what a number looks like.
-  install_signals();
   Output out;
   Messages messages;
   try {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "regard/npy.h"
 
@@ -74,6 +75,13 @@ int64_t read_position(const Arguments& arguments, std::string_view name) {
 
 std::vector<int64_t> parse_integers(std::string_view text, std::string_view what) {
   std::string spaced(text);
+  if (spaced.find(',') != std::string::npos) {
+    bool number = false;  // since the last comma
+    for (const char c : spaced + ",") {
+      if (c == ',' && !std::exchange(number, false)) throw UsageError(fmt::format("{} is '{}'; a number is missing at a comma", what, text));
+      number = number || (c != ',' && c != ' ' && c != '\n' && c != '\t' && c != '\r');
+    }
+  }
   std::replace_if(spaced.begin(), spaced.end(), [](char c) { return c == ',' || c == '\n' || c == '\t' || c == '\r'; }, ' ');
   std::vector<int64_t> values;
   for (const std::string& word : split(spaced, ' ')) values.push_back(parse_integer(word, what));

@@ -59,8 +59,8 @@ std::vector<Option> sampling_options() {
        .fallback = "0", .min = 0, .max = 1e6},
       {.name = "logit-bias", .type = Type::kText, .value = "ID=X", .help = "Adds X to the logit of a token id; -inf bans it.",
        .repeat = Repeat::kMany},
-      {.name = "seed", .type = Type::kInteger, .value = "N",
-       .help = "The same seed gives the same text, on any number of threads and in any batch.", .fallback = "0", .min = 0},
+      {.name = "seed", .type = Type::kNatural, .value = "N",
+       .help = "The same seed gives the same text, on any number of threads and in any batch.", .fallback = "0"},
       {.name = "stop", .type = Type::kText, .value = "TEXT", .help = "Ends before this text; it is not printed.", .repeat = Repeat::kMany},
       {.name = "stop-id", .type = Type::kInteger, .value = "ID", .help = "Ends at this token id.", .min = 0, .max = 2147483647,
        .repeat = Repeat::kMany},
@@ -102,7 +102,7 @@ GenerateOptions read_generate_options(const Arguments& arguments) {
   sampling.frequency_penalty = static_cast<float>(arguments.number("frequency-penalty"));
   sampling.presence_penalty = static_cast<float>(arguments.number("presence-penalty"));
   sampling.no_repeat_ngram = arguments.integer("no-repeat-ngram");
-  sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
+  sampling.seed = arguments.natural("seed");
   for (const std::string& text : arguments.list("logit-bias")) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) throw UsageError(fmt::format("--logit-bias is '{}'; give ID=X", text));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 namespace regard::cli {
 namespace {
@@ -56,6 +57,8 @@ std::string describe_value(const Option& option) {
     parts.push_back(fmt::format("{} to {}{}", number(option.min), number(option.max), unit));
   } else if (low) {
     parts.push_back(fmt::format("{} or more{}", number(option.min), unit));
+  } else if (option.type == Type::kNatural) {
+    parts.push_back(fmt::format("0 to {}", std::numeric_limits<uint64_t>::max()));
   } else if (!unit.empty()) {
     parts.push_back(std::string(option.unit));
   }

@@ -17,6 +17,7 @@ enum class Type {
   kInputFile,
   kOutputFile,
   kChoice,      ///< one word out of `choices`
+  kNatural,     ///< a whole number of 64 bits without a sign: a seed
 };
 
 enum class Presence { kOptional, kRequired };

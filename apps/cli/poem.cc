@@ -18,7 +18,7 @@ PoemOptions read_poem_options(const Arguments& arguments, int64_t poems) {
   options.sampling.top_k = arguments.integer("top-k");
   options.sampling.top_p = static_cast<float>(arguments.number("top-p"));
   options.sampling.min_p = static_cast<float>(arguments.number("min-p"));
-  options.sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
+  options.sampling.seed = arguments.natural("seed");
   options.repetition_cost = arguments.number("repetition-cost");
   options.stop = &stop_token();
   // The most likely characters make one poem; else there are as many candidates as poems at least.
@@ -124,8 +124,8 @@ Command poem_command() {
                            {.name = "candidates", .type = Type::kInteger, .value = "N",
                             .help = "How many poems to choose from; without it 8, or as many as are printed. 1 is printed as it is written.", .min = 1, .max = 1024,
                             .section = Section::kCommon},
-                           {.name = "seed", .type = Type::kInteger, .value = "N", .help = "The same seed gives the same poems, on any number of threads.",
-                            .fallback = "0", .min = 0, .section = Section::kCommon},
+                           {.name = "seed", .type = Type::kNatural, .value = "N", .help = "The same seed gives the same poems, on any number of threads.",
+                            .fallback = "0", .section = Section::kCommon},
                            {.name = "temperature", .type = Type::kNumber, .value = "T",
                             .help = "Divides the logits; 0 takes the most likely character each time, and makes one poem.", .fallback = "0.8", .min = 0, .max = 1000,
                             .section = Section::kCommon},

@@ -17,12 +17,11 @@ namespace regard::cli {
 namespace {
 
 constexpr size_t kFlushAt = 1 << 16;
-constexpr int kLookForSignalsEveryMs = 200;
 constexpr auto kRedrawEvery = std::chrono::milliseconds(100);
 constexpr auto kPlainLineEvery = std::chrono::seconds(10);
 
-StopToken global_stop;
-std::atomic<int> first_signal{0};
+constinit StopToken global_stop;
+constinit std::atomic<int> first_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void on_signal(int signal) {
@@ -47,6 +46,19 @@ int write_all(int descriptor, std::string_view text) {
     }
   }
   return 0;
+}
+
+// Bytes of the character that `text` begins with; 0 where that is no UTF-8.
+size_t character_size(std::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  const size_t size = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xc0u) != 0x80u) return 0;
+  // Written longer than need be, halves of a pair, beyond the last one.
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
+  return size;
 }
 
 std::string input_buffer;  // what was read beyond the last line
@@ -102,16 +114,37 @@ int terminal_columns() {
 }
 
 std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  std::string out;
+  while (!text.empty()) {
+    const size_t size = character_size(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (byte == '\n') out += "\\n";
+    else if (byte == '\t') out += "\\t";
+    else if (byte == '\r') out += "\\r";
+    else if (byte == '\0') out += "\\0";
+    else if (size == 0 || byte < 0x20 || byte == 0x7f) out += fmt::format("\\x{:02x}", byte);
+    else if (byte == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0) out += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[1]));
+    else out += text.substr(0, size);
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
   return out;
+}
+
+std::string printable_message(std::string_view message) {
+  const size_t marks_at = message.rfind('\n');
+  const size_t text_at = marks_at == std::string_view::npos || marks_at == 0 ? std::string_view::npos : message.rfind('\n', marks_at - 1);
+  if (text_at == std::string_view::npos) return printable(message);
+  const std::string_view text = message.substr(text_at + 1, marks_at - text_at - 1), marks = message.substr(marks_at + 1);
+  const size_t caret = marks.find_first_not_of(' ');
+  const bool points = caret != std::string_view::npos && marks[caret] == '^' && marks.find_first_not_of('~', caret + 1) == std::string_view::npos;
+  if (!points || !text.starts_with("  ")) return printable(message);
+  return fmt::format("{}\n{}\n{}", printable(message.substr(0, text_at)), printable(text), marks);
 }
 
 void Messages::error(std::string_view message) {
   end_progress();
   const bool color = use_color(STDERR_FILENO, style_.color);
-  write_all(STDERR_FILENO, fmt::format("{}{}:{} {}\n", color ? "\x1b[1m" : "", prefix_, color ? "\x1b[0m" : "", printable(message)));
+  write_all(STDERR_FILENO, fmt::format("{}{}:{} {}\n", color ? "\x1b[1m" : "", prefix_, color ? "\x1b[0m" : "", printable_message(message)));
 }
 
 void Messages::note(std::string_view message) {
@@ -149,7 +182,8 @@ void Messages::end_progress() {
   drawn_.reset();
 }
 
-void install_signals() {
+// Before main() and all other objects: a signal that comes while the program begins asks for a stop, too.
+[[gnu::constructor(101)]] static void install_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);

@@ -41,9 +41,12 @@ bool is_terminal(int descriptor);
 /// Columns of the terminal on standard error, 80 when there is none.
 int terminal_columns();
 
-/// `text` with a question mark for every control character but line ends and tabs: names and values that are quoted come from
-/// outside, and a terminal would obey what they hold.
+/// `text` on one line, with every control character and every byte that is no UTF-8 written out: \n, \0, \x1b, \u009b. Names and
+/// values that are quoted come from outside, and a terminal would obey what they hold.
 std::string printable(std::string_view text);
+
+/// The same for a message; the line of a mask that it ends with and the '^~~' below stay lines of their own.
+std::string printable_message(std::string_view message);
 
 /// Standard error. Failures to write are ignored: there is nobody left to tell.
 class Messages {
@@ -76,13 +79,13 @@ class Messages {
   bool bar_on_screen_ = false;
 };
 
-/// From here on SIGINT and SIGTERM ask for a stop once, and end the process when they come again; SIGPIPE is an error of the
-/// write that caused it.
-void install_signals();
-/// Set by the first SIGINT or SIGTERM.
+/// Set by the first SIGINT or SIGTERM; the next one ends the process. SIGPIPE is an error of the write that caused it.
 const StopToken& stop_token();
 /// The signal that came, or 0.
 int signal_received();
+
+/// How long a wait for data lasts at most before the stop token is looked at again.
+inline constexpr int kLookForSignalsEveryMs = 200;
 
 /// All of standard input. Errors: Error(kIo); Error(kCancelled) on a signal; Error(kResourceExhausted) above `max_bytes`.
 std::string read_standard_input(size_t max_bytes);

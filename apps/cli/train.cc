@@ -19,7 +19,7 @@ TrainConfig read_config(const Arguments& arguments) {
   TrainConfig config;
   if (arguments.has_positional("config")) {
     const std::string& path = arguments.positional("config");
-    config = parse_train_config(read_text(path), path);
+    config = parse_train_config(path == "-" ? read_text(path) : read_regular(path), path);
   }
   const auto set_fields = [&] {
     for (const std::string& assignment : arguments.list("set")) set_train_field(config, assignment);

@@ -26,6 +26,11 @@ std::string_view code_name(Code code) noexcept {
   return "internal";
 }
 
-void throw_error(Code code, const std::string& message) { throw Error(code, message); }
+// what() ends at a zero byte; one that a file brought with it must not cut the sentence.
+void throw_error(Code code, const std::string& message) {
+  std::string whole = message;
+  for (size_t at = whole.find('\0'); at != std::string::npos; at = whole.find('\0', at)) whole.replace(at, 1, "\\0");
+  throw Error(code, whole);
+}
 
 }  // namespace regard
