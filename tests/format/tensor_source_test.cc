@@ -76,6 +76,26 @@ TEST(TensorSource, OneGgufFileReadAndMapped) {
   }
 }
 
+TEST(TensorSource, ATensorCanBeItsFirstRows) {
+  const TempDir dir;
+  const std::string path = dir.write("m.gguf", small_gguf().build());
+  for (const TensorAccess access : {TensorAccess::kRead, TensorAccess::kMap}) {
+    auto source = TensorSource::open(path, access);
+    ASSERT_TRUE(source) << source.failure().message;
+    const std::vector<int64_t> shape = source->find("output.weight")->shape;
+    ASSERT_GT(shape[0], 1);
+    const auto more = source->keep_rows("output.weight", shape[0] + 1), none = source->keep_rows("output.weight", 0), absent = source->keep_rows("absent", 1);
+    for (const auto* refused : {&more, &none}) EXPECT_EQ(refused->failure().code, Code::kCorruptData);
+    EXPECT_EQ(absent.failure().code, Code::kNotFound);
+    ASSERT_TRUE(source->keep_rows("output.weight", 1));
+    std::vector<uint8_t> first = counting_bytes(80);
+    first.resize(first.size() / static_cast<size_t>(shape[0]));
+    EXPECT_EQ(source->find("output.weight")->shape, (std::vector<int64_t>{1, shape[1]}));
+    EXPECT_EQ(contents(*source, "output.weight"), first);
+    EXPECT_EQ(contents(*source, "token_embd.weight"), counting_bytes(136));
+  }
+}
+
 TEST(TensorSource, KnowsWhatWasTaken) {
   const TempDir dir;
   auto source = TensorSource::open(dir.write("m.gguf", small_gguf().build()));
