@@ -88,7 +88,8 @@ nn::TransformerConfig TrainableFile::shape(int64_t sequence) const {
   return nn::completed(t);
 }
 
-void TrainableFile::read(nn::ParameterStore<float>& parameters, const StopToken* stop) const {
+template <class T>
+void TrainableFile::read(nn::ParameterStore<T>& parameters, const StopToken* stop) const {
   const std::span<const nn::Parameter> all = parameters.parameters();
   const bool from_gguf = opened_.facts.kind == FileKind::kGguf;
   std::vector<bool> filled(all.size(), false);
@@ -134,6 +135,9 @@ void TrainableFile::read(nn::ParameterStore<float>& parameters, const StopToken*
       fail(Code::kCorruptData, "[train] '{}' has a tensor {}, which no {} model of its configuration has", opened_.path, name, family_->name);
   }
 }
+
+template void TrainableFile::read(nn::ParameterStore<float>&, const StopToken*) const;
+template void TrainableFile::read(nn::ParameterStore<double>&, const StopToken*) const;
 
 std::string TrainableFile::config_json(std::string_view dtype) const {
   const std::string json = hf_config_json(*family_, opened_.facts, config_, dtype);

@@ -27,9 +27,10 @@ class TrainableFile {
   /// take it for `sequence` tokens.
   nn::TransformerConfig shape(int64_t sequence) const;
 
-  /// Fills all parameters of a Transformer of shape(). Memory: one tensor in f32 twice.
+  /// Fills all parameters of a Transformer of shape(); double, for checks, takes the same numbers in f32. Memory: one tensor in f32 twice.
   /// Errors: kCorruptData for tensors that are missing, too many or of another shape; kUnsupported, kIo; kCancelled.
-  void read(nn::ParameterStore<float>& parameters, const StopToken* stop) const;
+  template <class T>
+  void read(nn::ParameterStore<T>& parameters, const StopToken* stop) const;
 
   /// The config.json of a checkpoint of this family; `dtype` is the type of its tensors. Not for the family "regard", whose shape says all.
   std::string config_json(std::string_view dtype) const;
@@ -40,5 +41,8 @@ class TrainableFile {
   DecoderConfig config_;
   nn::Biases biases_ = nn::Biases::kNone;
 };
+
+extern template void TrainableFile::read(nn::ParameterStore<float>&, const StopToken*) const;
+extern template void TrainableFile::read(nn::ParameterStore<double>&, const StopToken*) const;
 
 }  // namespace regard::model

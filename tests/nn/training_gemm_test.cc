@@ -256,6 +256,30 @@ void expect_strides_kept(const Case& c) {
 
 TEST(TrainableLinear, StridesAreKept) { expect_strides_kept(Case(75, 70, 133)); }
 
+// Sums over the outputs of a large vocabulary: chains of at most 768, from 0, added in order.
+TEST(TrainableLinear, LongSumsOfAnInputGradientAreMadeInParts) {
+  constexpr int64_t kRows = 70, kIn = 67, kOut = 8193, kParts = 11;
+  const Case c(kRows, kIn, kOut);
+  Floats want = c.dx0, zeros(want.size());
+  for (int64_t i = 0; i < kParts; ++i) {
+    const int64_t n0 = kOut * i / kParts, n1 = kOut * (i + 1) / kParts;
+    Floats dy, part(want.size());
+    for (int64_t m = 0; m < kRows; ++m) dy.insert(dy.end(), c.dy.begin() + m * kOut + n0, c.dy.begin() + m * kOut + n1);
+    with_arithmetic([&](auto multiply_add) {
+      kernels::reference::linear_backward_input(dy.data(), c.w.data() + n0 * kIn, kRows, kIn, n1 - n0, part.data(), multiply_add);
+    });
+    for (size_t e = 0; e < want.size(); ++e) want[e] += part[e], zeros[e] += part[e];
+  }
+  for (const int threads : {1, 3}) {
+    Layer l(c, WeightLayout::kOutIn, threads);
+    Floats added = c.dx0, written(want.size(), NAN);
+    l.layer.backward_input(l.context(), l.weight.data(), {c.dy.data(), {kRows, kOut}}, {added.data(), {kRows, kIn}}, Accumulate::kAdd);
+    l.layer.backward_input(l.context(), l.weight.data(), {c.dy.data(), {kRows, kOut}}, {written.data(), {kRows, kIn}});
+    expect_bits(added, want, "added");
+    expect_bits(written, zeros, "written");
+  }
+}
+
 void expect_bits_of_the_whole(const Case& c) {
   Layer l(c, WeightLayout::kOutIn, 3);
   Floats dw = c.dw0, db = c.db0;

@@ -3,6 +3,7 @@
 // Every element is one chain of fused multiply-adds in rising index, from 0 or from the value that is there (carried through
 // memory where the inner dimension is cut), so its bits depend neither on threads, nor on how many rows are computed
 // together, nor on blocking; and a weight gradient does not depend on how its rows were cut into micro-batches.
+// The gradient of an input over more than 8,192 outputs alone is made in parts (backward_input()).
 #pragma once
 
 #include <cstdint>
@@ -77,7 +78,8 @@ class TrainableLinear {
   /// with the same weights in f32.
   void forward(const GemmContext& context, const float* weight, const float* bias, TensorView<const float> x, TensorView<float> y);
 
-  /// dx[m][k] = sum over n of dy[m][n] W(n, k), which begins at 0 or at what dx holds.
+  /// dx[m][k] = sum over n of dy[m][n] W(n, k), which begins at 0 or at what dx holds. In f32, more than 8,192 outputs are cut into
+  /// parts of at most 768, as even as can be; each is a chain from 0, and they are added to dx in order.
   void backward_input(const GemmContext& context, const float* weight, TensorView<const float> dy, TensorView<float> dx,
                       Accumulate accumulate = Accumulate::kOverwrite);
 
