@@ -31,6 +31,9 @@ TrainConfig read_config(const Arguments& arguments) {
   // The run itself says what it is.
   const std::string path = arguments.text("out") + "/train.json";
   std::error_code ignored;
+  if (std::filesystem::exists(arguments.text("out") + "/latest", ignored) && !std::filesystem::exists(path, ignored)) {
+    throw Error(Code::kNotFound, fmt::format("[train] there is no '{}' to say what the run is; give the configuration that it began with", path));
+  }
   if (!std::filesystem::exists(path, ignored)) throw Error(Code::kNotFound, fmt::format("[train] '{}' holds no run to go on with", arguments.text("out")));
   config = parse_train_config(read_text(path), path);
   set_fields();

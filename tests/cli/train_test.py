@@ -79,6 +79,8 @@ class Train(Case):
         self.assertEqual(again, stopped)
         self.assertEqual((out / "latest" / "model.safetensors").read_bytes(), pathlib.Path(whole, "latest", "model.safetensors").read_bytes())
         self.refused(3, "holds no run", "train", "--out", self.path("nothing"), "--resume")
+        os.makedirs(self.path("bare/latest"))
+        self.refused(3, "give the configuration", "train", "--out", self.path("bare"), "--resume")
         self.refused(3, f"take {out}/latest", "info", "-m", out)
         svg = (out / "loss.svg").read_text()
         for name in (">training<", ">validation<", ">step<", ">nats per token<"):
