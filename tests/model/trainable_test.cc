@@ -146,8 +146,7 @@ TEST(Trainable, KnowsTheScalingOfLlama3InAFile) {
 }
 
 // tools/golden/fine_tuning.py: what transformers finds for SmolLM2's weights in float64. In double all agrees to the digits of the file.
-// In f32 the model itself loses digits: its first token's activations reach 24,000. There a gradient may be off by as much of its norm as
-// 4 times what float32 costs PyTorch on this batch.
+// In f32 a gradient may be off by as much of its norm as 4 times what float32 costs PyTorch on this batch.
 template <class T>
 void expect_gradients_of_transformers() {
   const char* models = std::getenv("REGARD_MODELS");
