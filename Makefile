@@ -6,7 +6,7 @@ PROMPT ?= The three primary colours are
 help:
 	@echo "make demo     build, write an acrostic poem and a line of Shakespeare, show where the models looked"
 	@echo "              (MODEL=smollm2 or MODEL=gemma3: fetch a published model and let it write)"
-	@echo "make test     everything that is checked before a change lands (about 20 minutes on 2 cores)"
+	@echo "make test     everything that is checked before a change lands (about 30 minutes on 2 cores)"
 	@echo "make test-full, make test-models, make fuzz    longer runs: see HACKING.md"
 	@echo "make train-suite  kills runs at 20 moments and goes on; trains small models and checks what they must learn (ARGS=\"--long --shakespeare FILE\" and more: tools/train-suite --help)"
 	@echo "make bench    speed against other libraries, answers checked first"
