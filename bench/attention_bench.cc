@@ -1,6 +1,5 @@
-// Attention in f32 and on bf16 dot products: rates against the FMA peak of the same run, what skipping tiles gains, decode against the read
-// bandwidth. Only useful work is counted: visible pairs, and the bytes of keys and values that a decoded token has to
-// read.
+// Attention in f32 and on bf16 dot products: rates against the FMA peak of the same run, what skipping tiles
+// gains, what a second thread gains. Only useful work is counted: visible pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +73,6 @@ struct Problem {
     return static_cast<double>(group * plan.count_total({n - q_len, n}, {0, n}) / plan.num_q_heads());
   }
   double flops() const { return 4.0 * d * pairs(); }
-  double bytes() const { return 2.0 * static_cast<double>(n) * d * sizeof(float); }
 
   // Rows spread over the block against f64.
   void verify() {
@@ -207,28 +205,9 @@ void print_threads() {
       }
 }
 
-void print_decode(const bench::Ceilings& ceilings) {
-  fmt::print("\nDecode, one KV head: GB/s of keys and values (share of the plain read)\n");
-  for (int threads : {1, 2})
-    for (int d : {64, 128})
-      for (int group : {1, 3, 4, 8}) {
-        Problem memory(d, (int64_t{128} << 20) / (8 * d), 1, group, "causal", threads),
-            cached(d, (int64_t{4} << 20) / (8 * d), 1, group, "causal", threads);
-        cached.verify();
-        const bench::Clock clock = threads == 1 ? bench::Clock::kThreadCpu : bench::Clock::kWall;
-        const bench::Timing a = bench::measure([&] { memory.run(); }, 1.0, clock),
-                            b = bench::measure([&] { cached.run(); }, 0.5, clock);
-        const double rate = memory.bytes() / a.median * 1e-9;
-        fmt::print("  {} thread{} d {:3} group {}: from memory {:5.1f} ({:.2f})  from 4 MiB {:6.1f}\n", threads,
-                   threads == 1 ? " " : "s", d, group, rate,
-                   rate / (threads == 1 ? ceilings.read_gbytes : ceilings.read_gbytes_two),
-                   cached.bytes() / b.median * 1e-9);
-      }
-}
-
 }  // namespace
 
-// The parts named on the command line (forward, bf16, masks, threads, decode), or all of them.
+// The parts named on the command line (forward, bf16, masks, threads), or all of them.
 int main(int argc, char** argv) {
   const auto wanted = [&](std::string_view part) {
     return argc == 1 || std::find(argv + 1, argv + argc, part) != argv + argc;
@@ -240,5 +219,4 @@ int main(int argc, char** argv) {
   if (wanted("bf16") && kernels::kernels().attention_bf16 != nullptr) print_bf16();
   if (wanted("masks")) print_masks();
   if (wanted("threads")) print_threads();
-  if (wanted("decode")) print_decode(ceilings);
 }

@@ -34,13 +34,18 @@ double multiply_adds();
 /// The same with bf16 dot products; 0 where the instruction set in use has none.
 double bf16_products();
 
+/// Reads the first `bytes` (at most 256 MB) of memory that nothing else uses, as fast as one core can; returns `bytes`. Raced beside a
+/// kernel that is bound by reading it gives the rate of the same moments.
+double read_bytes(size_t bytes);
+
 /// What the machine can do, measured now.
 struct Ceilings {
   double ghz = 0;              ///< core cycles per nanosecond, from a chain of dependent additions
   double fma_gflops = 0;       ///< f32 multiply-adds in registers on the widest vectors of the instruction set in use, one thread
   double bf16_gflops = 0;      ///< the same with bf16 dot products; 0: there are none
-  double read_gbytes = 0;      ///< reading 256 MB, one thread, median
+  double read_gbytes = 0;      ///< reading 256 MB in four streams, one thread, median
   double read_gbytes_two = 0;  ///< the same, shared by two threads
+  double cached_gbytes = 0;    ///< reading 4 MiB again and again, one thread
 };
 Ceilings measure_ceilings();
 void print(const Ceilings& ceilings);

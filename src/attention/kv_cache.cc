@@ -34,7 +34,8 @@ void KvCache::reserve(int64_t tokens) {
                wanted = static_cast<size_t>(std::max<int64_t>(0, ceil_div<int64_t>(tokens, kTileKeys)));
   try {
     while (tiles_.size() < wanted) {
-      KvTile::Pointer tile = KvTile::make(geometry_, options_.budget, "KvCache", tokens);
+      Arena* arena = bytes() >= kLarge || bytes_for(geometry_, tokens) >= 2 * kLarge ? &arena_ : nullptr;
+      KvTile::Pointer tile = KvTile::make(geometry_, options_.budget, "KvCache", tokens, arena);
       blocks_.resize((tiles_.size() + 1) * kPanelsPerTile);
       tiles_.emplace_back();
       set_tile(tiles_.size() - 1, std::move(tile));

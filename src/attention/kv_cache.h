@@ -56,9 +56,15 @@ class KvCache final : public KvStore {
  private:
   void set_tile(size_t index, KvTile::Pointer tile);
 
+  // What lies beyond is read from memory at every step, and faster from huge pages. Smaller caches should not hold one that
+  // they need a part of.
+  static constexpr int64_t kLarge = int64_t{8} << 20;
+  static constexpr size_t kArenaPiece = size_t{8} << 20;
+
   KvCacheOptions options_;
   std::vector<KvTile::Pointer> tiles_;
   std::vector<const std::byte*> blocks_;  // four for each tile
+  Arena arena_{kArenaPiece};              // of the tiles from kLarge bytes on
 };
 
 }  // namespace regard

@@ -23,9 +23,9 @@ class KvTile {
 
   static int64_t bytes(const KvGeometry& geometry) noexcept { return geometry.tile_bytes(); }
 
-  /// Errors: kResourceExhausted, with the numbers.
+  /// In `arena`, or where that is null in memory of its own. Errors: kResourceExhausted, with the numbers.
   static Pointer make(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
-                      int64_t tokens_wanted);
+                      int64_t tokens_wanted, Arena* arena = nullptr);
   /// A tile of its own with the same contents. Errors: as make().
   Pointer copy(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
                int64_t tokens_wanted) const;
@@ -43,7 +43,7 @@ class KvTile {
 
  private:
   KvTile(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
-         int64_t tokens_wanted);
+         int64_t tokens_wanted, Arena* arena);
 
   std::atomic<int> holders_{1};
   KvBudgetShare share_;

@@ -21,17 +21,19 @@ inline constexpr size_t kBufferAlignment = 64;
 inline constexpr size_t kBufferPadding = 64;
 
 /// Many buffers side by side in large pieces of memory that ask for huge pages. For data that is streamed whole again and
-/// again, as weights are for every token: walking page tables of 4 KiB costs an eighth of the memory's rate and more.
-/// A piece lives as long as the arena or a buffer in it. Not thread-safe.
+/// again, as weights and long caches are for every token: walking page tables of 4 KiB costs an eighth of the memory's rate and
+/// more. A piece lives as long as the arena or a buffer in it. Not thread-safe.
 class Arena {
  public:
+  explicit Arena(size_t piece_bytes = size_t{32} << 20) : piece_bytes_(piece_bytes) {}
+
   /// `bytes` of memory aligned to kBufferAlignment and what keeps them alive. Errors: kResourceExhausted.
   std::pair<void*, std::shared_ptr<void>> take(size_t bytes) {
-    constexpr size_t kHugePage = size_t{2} << 20, kPiece = size_t{32} << 20;
+    constexpr size_t kHugePage = size_t{2} << 20;
     const auto whole = checked_round_up<size_t>(bytes, kBufferAlignment);
     if (!whole || !checked_add<size_t>(*whole, kHugePage)) fail(Code::kResourceExhausted, "[Arena] no memory for {} bytes", bytes);
     if (piece_ == nullptr || *whole > size_ - used_) {
-      const size_t size = *checked_round_up<size_t>(std::max(*whole, kPiece), kHugePage);
+      const size_t size = *checked_round_up<size_t>(std::max(*whole, piece_bytes_), kHugePage);
       void* memory = std::aligned_alloc(kHugePage, size);
       if (memory == nullptr) fail(Code::kResourceExhausted, "[Arena] no memory for {} bytes", size);
       piece_ = std::shared_ptr<void>(memory, [](void* p) { std::free(p); });
@@ -46,7 +48,7 @@ class Arena {
 
  private:
   std::shared_ptr<void> piece_;
-  size_t size_ = 0, used_ = 0;
+  size_t piece_bytes_, size_ = 0, used_ = 0;
 };
 
 /// `size` elements of a trivial type, not initialised. Moving is cheap, copying is left out on purpose.

@@ -87,6 +87,25 @@ TEST(KvCache, ForksDoNotAlias) {
   }
 }
 
+// From 8 MiB on tiles lie in larger pieces of memory, which live as long as a tile in them.
+TEST(KvCache, LongOnesHoldTheSameInAnyPortionsAndForksOutliveThem) {
+  constexpr int kLength = 2900;  // tiles of 2 MiB: whole pieces, and a part of one
+  const Tokens a(1, kLength, geometry(2, 512, 512)), b(2, kLength, geometry(2, 512, 512));
+  for (int portion : {100, 1500, kLength}) {
+    auto origin = std::make_unique<KvCache>(options(2, 512, 512));
+    for (int at = 0; at < kLength; at += portion) origin->append(a.rows(at), std::min(portion, kLength - at));
+    expect_holds(*origin, a, 0, kLength);
+    EXPECT_TRUE(std::isnan(key_at(origin->view(), kLength, 1, 511)));
+    EXPECT_EQ(origin->bytes(), 12 * KvCache::tile_bytes(origin->geometry()));
+    KvCache fork = origin->fork();
+    origin.reset();
+    fork.truncate(2600);
+    fork.append(b.rows(2600), kLength - 2600);
+    expect_holds(fork, a, 0, 2600);
+    expect_holds(fork, b, 2600, kLength);
+  }
+}
+
 TEST(KvCache, WritingIntoASharedTileCopiesItFirst) {
   const Tokens a(1, 600, geometry(2, 24, 8)), b(2, 600, geometry(2, 24, 8));
   for (int keep : {0, 100, 255, 256, 300, 511}) {

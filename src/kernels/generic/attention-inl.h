@@ -9,12 +9,12 @@ namespace {
 #include "kernels/generic/attention_values-inl.h"
 #include "kernels/generic/attention_dropout-inl.h"
 
-// Fetching ahead pays from four multiply-adds per cache line on, or when the values are read in several passes over
+// Fetching ahead pays from two multiply-adds per cache line on, or when the values are read in several passes over
 // their columns; else it only disturbs the hardware's own prefetch.
 template <class T, int R>
 REGARD_INLINE bool fetch_ahead(const AttentionTile& tile, int first) {
   constexpr int kVectorsPerLine = static_cast<int>(sizeof(float) / sizeof(T));
-  return first == 0 && tile.next[0] != nullptr && (R * kVectorsPerLine >= 4 || tile.value_dim > kLanes * value_vectors<T, R>());
+  return first == 0 && tile.next[0] != nullptr && (R * kVectorsPerLine >= 2 || tile.value_dim > kLanes * value_vectors<T, R>());
 }
 
 template <class T, int R>
