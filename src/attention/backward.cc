@@ -108,7 +108,7 @@ class BackwardCall {
   /// Tensors of the same shape as before.
   void point_to(const BackwardTensors& tensors) {
     tensors_ = tensors;
-    if (terms_ && wants_t5_) terms_->fill_tables();
+    if (terms_ && (wants_t5_ || relative_ != nullptr)) terms_->refill();
     for (int64_t b = 0; b < call_rows_.batch(); ++b) keys_[static_cast<size_t>(b)].set_rows(rows_of(tensors_, call_rows_, b));
   }
 
@@ -117,6 +117,7 @@ class BackwardCall {
     abandoned_.store(false, std::memory_order_relaxed);
     for (int64_t i = 0; i < rows_.most_blocks() && item_turns_ != nullptr; ++i)
       item_turns_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
+    if (relative_ != nullptr) relative_->start();
     Carver measure(nullptr);
     carve(measure);
     workspace_.reserve(pool_.size(), measure.used());

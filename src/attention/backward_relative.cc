@@ -16,10 +16,12 @@ namespace {
 constexpr int64_t kFar = int64_t{1} << 60;  // no clamp
 
 template <class T>
-AlignedBuffer<T> zeros(int64_t count) {
-  AlignedBuffer<T> buffer(static_cast<size_t>(count));
-  std::fill_n(buffer.data(), count, T{0});
-  return buffer;
+AlignedBuffer<T> room(int64_t count) {
+  return AlignedBuffer<T>(static_cast<size_t>(count));
+}
+template <class T>
+void clear(AlignedBuffer<T>& buffer) {
+  std::fill_n(buffer.data(), buffer.size(), T{0});
 }
 
 }  // namespace
@@ -39,14 +41,32 @@ BackwardRelative::BackwardRelative(const TransformerXl& xl, const ScoreTermGradi
       columns_(count_ + kTileKeys),
       low_(xl.clamp > 0 ? count_ - 1 + xl.first_distance - xl.clamp : -kFar),
       high_(xl.clamp > 0 ? count_ - 1 + xl.first_distance + xl.clamp : kFar),
-      r_(zeros<float>(sizes_.num_q_heads * columns_ * padded_)),
-      dq_(zeros<float>(row_blocks * kMaxBlockRows * padded_)),
-      sums_(zeros<double>(row_blocks * 2 * group_ * head_dim_)) {
+      r_(room<float>(sizes_.num_q_heads * columns_ * padded_)),
+      dq_(room<float>(row_blocks * kMaxBlockRows * padded_)),
+      sums_(room<double>(row_blocks * 2 * group_ * head_dim_)) {
+  clear(r_);
+  fill_vectors();
+  if (wanted.xl_r.data != nullptr) dr_ = room<float>(sizes_.num_q_heads * columns_ * padded_);
+}
+
+void BackwardRelative::fill_vectors() {
   for (int h = 0; h < sizes_.num_q_heads; ++h)
     for (int64_t row = 0; row < count_; ++row)
       for (int64_t x = 0; x < head_dim_; ++x)
-        r_[static_cast<size_t>(vectors(h, count_ - 1 - row) + x)] = *xl.r.at(row, h, x);
-  if (wanted.xl_r.data != nullptr) dr_ = zeros<float>(sizes_.num_q_heads * columns_ * padded_);
+        r_[static_cast<size_t>(vectors(h, count_ - 1 - row) + x)] = *xl_.r.at(row, h, x);
+}
+
+void BackwardRelative::refill() {
+  term_.set(xl_);
+  fill_vectors();
+}
+
+void BackwardRelative::start() {
+  clear(dq_);
+  clear(dr_);
+  clear(sums_);
+  merged_.store(0, std::memory_order_relaxed);
+  missing_.store(false, std::memory_order_relaxed);
 }
 
 BackwardRelativeScratch BackwardRelative::carve(Carver& carver) const {

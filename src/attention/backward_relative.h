@@ -50,6 +50,10 @@ class BackwardRelative {
                    int64_t row_blocks);
 
   BackwardRelativeScratch carve(Carver& carver) const;
+  /// Takes over what the tensors of `xl` hold by now.
+  void refill();
+  /// Before the first item: all sums begin.
+  void start();
 
   /// The queries of a block of rows in both their roles: `q` gets (q + u) * factor in place of q * factor.
   void load(const BackwardRows& rows, int64_t i, const TensorView<const float>& queries, float factor, float* q,
@@ -127,6 +131,7 @@ class BackwardRelative {
   void add_by_rows_in_turn(const BackwardStep& step, const BackwardRows& rows, const int64_t* encoding,
                            const float* db, const BackwardRelativeScratch& scratch) noexcept;
 
+  void fill_vectors();
   /// Columns of the item's table are about to be added to.
   void use(Interval columns, const BackwardRelativeScratch& scratch) const noexcept;
   float* relative_dq(int64_t row_block, int r) noexcept {
@@ -134,7 +139,7 @@ class BackwardRelative {
   }
   int64_t vectors(int64_t head, int64_t column) const noexcept { return (head * columns_ + column) * padded_; }
 
-  TransformerXl xl_;
+  const TransformerXl& xl_;  // of the options, whose tensors may be others between calls
   ScoreTermGradients wanted_;
   CallSizes sizes_;
   int group_, head_dim_, padded_;

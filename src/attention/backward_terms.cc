@@ -116,7 +116,8 @@ void BackwardTerms::place_table(int64_t b, const BackwardKeys& keys) {
   tables_.push_back(table);
 }
 
-void BackwardTerms::fill_tables() {
+void BackwardTerms::refill() {
+  if (relative_) relative_->refill();
   for (const Table& table : tables_)
     for (int h = 0; h < sizes_.num_q_heads && table.distances > 0; ++h)
       by_distance_.fill(h, table.first, table.distances, numbers_.data() + table.begin + h * table.distances);

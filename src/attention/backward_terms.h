@@ -72,8 +72,8 @@ class BackwardTerms {
   float keep_scale() const noexcept { return keep_scale_; }
 
   BackwardTermScratch carve(Carver& carver) const;
-  /// Takes over what T5's table holds by now.
-  void fill_tables();
+  /// Takes over what T5's table and Transformer-XL's tensors hold by now.
+  void refill();
   /// Makes room for the partial tables of so many items.
   void reserve(int64_t items);
 

@@ -23,6 +23,9 @@ class RelativeTerm {
   /// `xl` may be null: nothing. It has been checked.
   RelativeTerm(const TransformerXl* xl, int num_heads, int head_dim);
 
+  /// Other numbers, of the same shapes and distances, also in the tables that have been placed.
+  void set(const TransformerXl& xl);
+
   bool empty() const noexcept { return num_heads_ == 0; }
   /// [heads][head_dim], or null: what is added to a query in front of the keys, and in front of r.
   const float* content_bias(int head) const noexcept { return row_of(content_bias_, head); }
@@ -35,8 +38,8 @@ class RelativeTerm {
   size_t place_all();
 
   const float* panels(size_t table, int head) const noexcept {
-    return tables_[table].data() +
-           int64_t{head} * static_cast<int64_t>(tables_[table].size() / static_cast<size_t>(num_heads_));
+    const AlignedBuffer<float>& all = tables_[table].panels;
+    return all.data() + int64_t{head} * static_cast<int64_t>(all.size() / static_cast<size_t>(num_heads_));
   }
   /// Where in the table of place_all() a distance key - query is, or -1.
   int64_t column(int64_t distance) const noexcept {
@@ -46,16 +49,22 @@ class RelativeTerm {
   bool has(int64_t distance) const noexcept { return row_for(distance) >= 0; }
 
  private:
+  struct Table {
+    int64_t first, count;
+    AlignedBuffer<float> panels;
+  };
+
   const float* row_of(const std::vector<float>& all, int head) const noexcept {
     return all.empty() ? nullptr : all.data() + int64_t{head} * head_dim_;
   }
   // The row of r for a distance key - query, or -1.
   int64_t row_for(int64_t distance) const noexcept;
+  void fill(Table& table);
 
   TransformerXl xl_{};
   int num_heads_ = 0, head_dim_ = 0;
-  std::vector<float> content_bias_, position_bias_;
-  std::vector<AlignedBuffer<float>> tables_;
+  std::vector<float> content_bias_, position_bias_, row_;  // row_ is one vector, on its way into panels
+  std::vector<Table> tables_;
 };
 
 }  // namespace regard

@@ -57,6 +57,11 @@ class ScoreTerms {
   }
   /// Other numbers in T5's table, of the same shape, likewise. A backward pass takes them over when it is run again.
   void set_t5(const T5Bias& t5);
+  /// Other numbers and memory of Transformer-XL's tensors, of the same shapes and distances, likewise.
+  void set_xl(const TransformerXl& xl) {
+    relative_.set(xl);
+    distance_missing_.store(false, std::memory_order_relaxed);
+  }
   /// What dropout multiplies kept weights by.
   float keep_scale() const noexcept { return static_cast<float>(1 / (1 - dropout_.rate)); }
 

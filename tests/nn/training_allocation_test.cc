@@ -40,9 +40,7 @@ namespace {
 class TrainingAllocation : public testing::TestWithParam<TrainingCase> {};
 INSTANTIATE_TEST_SUITE_P(Cases, TrainingAllocation, testing::ValuesIn(training_cases()), [](const auto& one) { return one.param.name; });
 
-TEST_P(TrainingAllocation, StepsAfterTheFirstAllocateNothing) {
-  const TrainingCase& c = GetParam();
-  if (c.config.position == nn::PositionKind::kXl) return;  // planned in every call: its distances are projected anew
+void expect_later_steps_allocate_nothing(const TrainingCase& c) {
   for (const nn::Recompute recompute : {nn::Recompute::kNone, nn::Recompute::kCheap, nn::Recompute::kFull}) {
     nn::TransformerConfig config = c.config;
     config.recompute = recompute;
@@ -60,8 +58,42 @@ TEST_P(TrainingAllocation, StepsAfterTheFirstAllocateNothing) {
     const int64_t between = allocations.load();
     steps(2);
     EXPECT_GT(between, before) << "the counter does not count";
-    EXPECT_EQ(allocations.load(), between);
+    EXPECT_EQ(allocations.load(), between) << c.name << ", policy " << static_cast<int>(recompute);
   }
+}
+
+TEST_P(TrainingAllocation, StepsAfterTheFirstAllocateNothing) { expect_later_steps_allocate_nothing(GetParam()); }
+
+constexpr nn::PositionKind kPositions[] = {nn::PositionKind::kNone,  nn::PositionKind::kLearned, nn::PositionKind::kSinusoidal, nn::PositionKind::kRope,
+                                           nn::PositionKind::kAlibi, nn::PositionKind::kT5,      nn::PositionKind::kXl};
+
+nn::TransformerConfig config_with(nn::PositionKind position) {
+  nn::TransformerConfig config = small_config();
+  config.position = position;
+  config.t5_buckets = 6;
+  config.t5_max_distance = 8;
+  return config;
+}
+
+// Every kind of position with every dropout, in a decoder and an encoder, its sequences side by side, padded, or packed with
+// positions of their own.
+TEST(TrainingAllocation, PositionsWithDropoutAllocateNothing) {
+  for (const nn::PositionKind position : kPositions)
+    for (const nn::Architecture architecture : {nn::Architecture::kDecoder, nn::Architecture::kEncoder}) {
+      nn::TransformerConfig config = config_with(position);
+      config.architecture = architecture;
+      config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.1;
+      const std::string name = "position " + std::to_string(static_cast<int>(position)) + ", architecture " + std::to_string(static_cast<int>(architecture));
+      BatchData padded = random_batch(config, 3, 9), packed = padded;
+      padded.lengths = {9, 0, 5};
+      for (int i = 0; i < 27; ++i) {
+        packed.documents.push_back(i % 9 / 3);
+        packed.encoding_positions.push_back(i % 3);
+      }
+      expect_later_steps_allocate_nothing({name, config, random_batch(config, 3, 9)});
+      expect_later_steps_allocate_nothing({name + ", padded", config, padded});
+      expect_later_steps_allocate_nothing({name + ", packed", config, packed});
+    }
 }
 
 // Two shapes by turns, as batches to train on and to evaluate.
@@ -85,8 +117,8 @@ TEST(TrainingAllocation, ShapesThatTakeTurnsAllocateNothing) {
 // Lists that change from step to step are planned once for all layers: more layers allocate no more.
 TEST(TrainingAllocation, ListsArePlannedOnceForAllLayers) {
   ThreadPool pool(2);
-  const auto of_a_step = [&](int64_t layers) {
-    nn::TransformerConfig config = small_config();
+  const auto of_a_step = [&](nn::PositionKind position, int64_t layers) {
+    nn::TransformerConfig config = config_with(position);
     config.num_layers = layers;
     nn::Transformer<float> model(config, 1);
     int64_t least = INT64_MAX;
@@ -99,9 +131,11 @@ TEST(TrainingAllocation, ListsArePlannedOnceForAllLayers) {
     }
     return least;
   };
-  const int64_t one = of_a_step(1);
-  EXPECT_GT(one, 0);
-  EXPECT_EQ(of_a_step(5), one);
+  for (const nn::PositionKind position : kPositions) {
+    const int64_t one = of_a_step(position, 1);
+    EXPECT_GT(one, 0);
+    EXPECT_EQ(of_a_step(position, 5), one) << "position " << static_cast<int>(position);
+  }
 }
 
 }  // namespace

@@ -153,10 +153,14 @@ TEST_P(TrainingModel, MicroBatchesAddUpToTheStep) {
   EXPECT_LE(distance(gradients_of(model), whole.gradients), 1e-6 * norm_of(whole.gradients));
 }
 
-// A plan that is used again takes the numbers that T5's table holds by then.
-TEST(TrainingT5, TheTableOfTheStepIsUsed) {
+// A plan that is used again takes the numbers that T5's table and Transformer-XL's vectors hold by then.
+class TrainingPlan : public testing::TestWithParam<nn::PositionKind> {};
+INSTANTIATE_TEST_SUITE_P(Positions, TrainingPlan, testing::Values(nn::PositionKind::kT5, nn::PositionKind::kXl),
+                         [](const auto& one) { return one.param == nn::PositionKind::kT5 ? "t5" : "xl"; });
+
+TEST_P(TrainingPlan, TheNumbersOfTheStepAreUsed) {
   TransformerConfig config = small_config();
-  config.position = nn::PositionKind::kT5;
+  config.position = GetParam();
   config.t5_buckets = 6;
   config.t5_max_distance = 8;
   const BatchData data = random_batch(config, 3, 9);

@@ -72,13 +72,9 @@ MemoryPlan Attention<T>::plan(const ThreadPool& pool, const PositionTables<T>& t
   if (relative()) scratch.take<T>(d.count * q_width_);  // gradients
   scratch.take<T>(rows * q_width_);                      // of the output of attention
   take_projected(scratch, rows, key_rows);               // of queries, keys and values
-  CoreTerms<const T> terms;
-  if (tables.t5_table >= 0) terms.t5_table = reinterpret_cast<const T*>(&terms);  // only asked whether there is one
-  if (relative()) terms.xl_r = reinterpret_cast<const T*>(&terms);
-  terms.distances = d.count;
   const MemoryPlan linear = fused_.plan(pool, rows) + query_.plan(pool, rows) + key_.plan(pool, key_rows) + value_.plan(pool, key_rows) +
                             output_.plan(pool, rows) + relative_.plan(pool, d.count);
-  return {saved.used(), scratch.used() + std::max(linear.scratch, core_->scratch(terms, keys))};
+  return {saved.used(), scratch.used() + std::max(linear.scratch, core_->scratch(keys))};
 }
 
 template <class T>
@@ -155,8 +151,7 @@ void Attention<T>::backward(const Context<T>& context, const PositionTables<T>& 
     into.terms.xl_v = context.parameters.gradient(position_bias_);
     into.terms.xl_r = dprojected;
   }
-  core_->backward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, {dout, q_width_}, into,
-                 scratch);
+  core_->backward(context, call(context, tables, sequences, source, dropout, saved, d), {saved.out, q_width_}, saved.lse, {dout, q_width_}, into);
   if (relative()) relative_.backward(context, {d.sinusoids, {d.count, hidden_}}, {dprojected, {d.count, q_width_}}, {}, scratch);
   if (self() && tables.rope.half > 0) {
     rotate_rows<T>(context, sequences, tables.rope, Turn::kBack, core.num_q_heads, core.head_dim, gradients.q, gradients.q_stride);

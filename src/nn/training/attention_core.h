@@ -56,7 +56,7 @@ struct CoreGradients {
 };
 
 /// One for all layers of a stack that look at the same rows. Calls are planned once per shape; those with lists (lengths, documents)
-/// anew when the lists are others, and those with Transformer-XL's terms in every call. Planning allocates.
+/// anew when the lists are others. Planning allocates.
 /// Threads: one call at a time.
 template <class T>
 class AttentionCore {
@@ -64,17 +64,16 @@ class AttentionCore {
   explicit AttentionCore(AttentionCoreConfig config) : config_(std::move(config)) {}
   const AttentionCoreConfig& config() const noexcept { return config_; }
 
-  /// Of forward and backward: packed keys and values, gradients of the terms before they are added.
-  size_t scratch(const CoreTerms<const T>& terms, const Sequences& keys) const;
+  /// Of forward: packed keys and values.
+  size_t scratch(const Sequences& keys) const;
   /// out as q, lse [batch, num_q_heads, seq]. Padding rows give 0 and -inf.
   void forward(const Context<T>& context, const CoreCall<T>& call, HeadRows<T> out, T* lse, Memory scratch) const;
   void backward(const Context<T>& context, const CoreCall<T>& call, HeadRows<const T> out, const T* lse, HeadRows<const T> dout,
-                const CoreGradients<T>& gradients, Memory scratch) const;
+                const CoreGradients<T>& gradients) const;
 
  private:
   struct Plan;
-  /// What is planned for this call; `own` keeps it when it is for this call alone.
-  Plan& plan(const Context<T>& context, const CoreCall<T>& call, std::shared_ptr<Plan>& own) const;
+  Plan& plan(const Context<T>& context, const CoreCall<T>& call) const;
 
   AttentionCoreConfig config_;
   mutable std::vector<std::shared_ptr<Plan>> plans_;  // of the last shapes
@@ -84,11 +83,11 @@ template <>
 void AttentionCore<float>::forward(const Context<float>&, const CoreCall<float>&, HeadRows<float>, float*, Memory) const;
 template <>
 void AttentionCore<float>::backward(const Context<float>&, const CoreCall<float>&, HeadRows<const float>, const float*, HeadRows<const float>,
-                                    const CoreGradients<float>&, Memory) const;
+                                    const CoreGradients<float>&) const;
 template <>
 void AttentionCore<double>::forward(const Context<double>&, const CoreCall<double>&, HeadRows<double>, double*, Memory) const;
 template <>
 void AttentionCore<double>::backward(const Context<double>&, const CoreCall<double>&, HeadRows<const double>, const double*,
-                                     HeadRows<const double>, const CoreGradients<double>&, Memory) const;
+                                     HeadRows<const double>, const CoreGradients<double>&) const;
 
 }  // namespace regard::nn::training

@@ -94,7 +94,7 @@ void AttentionCore<double>::forward(const Context<double>& context, const CoreCa
 
 template <>
 void AttentionCore<double>::backward(const Context<double>& context, const CoreCall<double>& call, HeadRows<const double>, const double*,
-                                     HeadRows<const double> dout, const CoreGradients<double>& gradients, Memory) const {
+                                     HeadRows<const double> dout, const CoreGradients<double>& gradients) const {
   const int64_t dim = config_.head_dim, seq = call.queries->seq, kv_seq = call.keys->seq;
   for (int64_t r = 0; r < call.keys->rows(); ++r)
     for (int64_t i = 0; i < config_.num_kv_heads * dim; ++i)
@@ -133,7 +133,7 @@ void AttentionCore<double>::backward(const Context<double>& context, const CoreC
 }
 
 template <>
-size_t AttentionCore<double>::scratch(const CoreTerms<const double>&, const Sequences&) const {
+size_t AttentionCore<double>::scratch(const Sequences&) const {
   return 0;
 }
 

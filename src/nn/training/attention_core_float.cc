@@ -25,6 +25,15 @@ TensorView<const int64_t> positions(const Sequences& sequences, std::vector<int6
   return {memory.data(), {sequences.batch, sequences.seq}};
 }
 
+TransformerXl xl_of(const AttentionCoreConfig& config, const CoreTerms<const float>& terms) {
+  TransformerXl xl;
+  xl.u = {terms.xl_u, {config.num_q_heads, config.head_dim}};
+  xl.v = {terms.xl_v, {config.num_q_heads, config.head_dim}};
+  xl.r = {terms.xl_r, {terms.distances, config.num_q_heads, config.head_dim}};
+  xl.first_distance = terms.first_distance;
+  return xl;
+}
+
 AttentionOptions options_of(const Context<float>& context, const AttentionCoreConfig& config, const CoreCall<float>& call,
                             std::vector<int64_t>& q_encodings, std::vector<int64_t>& k_encodings) {
   const Sequences &queries = *call.queries, &keys = *call.keys;
@@ -41,14 +50,7 @@ AttentionOptions options_of(const Context<float>& context, const AttentionCoreCo
   if (!config.alibi_slopes.empty()) options.alibi = Alibi{config.alibi_slopes};
   if (call.terms.t5_table != nullptr)
     options.t5 = T5Bias{{call.terms.t5_table, {config.t5_buckets, config.num_q_heads}}, config.t5_direction, config.t5_max_distance};
-  if (call.terms.xl_r != nullptr) {
-    TransformerXl xl;
-    xl.u = {call.terms.xl_u, {config.num_q_heads, config.head_dim}};
-    xl.v = {call.terms.xl_v, {config.num_q_heads, config.head_dim}};
-    xl.r = {call.terms.xl_r, {call.terms.distances, config.num_q_heads, config.head_dim}};
-    xl.first_distance = call.terms.first_distance;
-    options.xl = xl;
-  }
+  if (call.terms.xl_r != nullptr) options.xl = xl_of(config, call.terms);
   if (options.alibi || options.t5 || options.xl) {
     options.q_encoding_positions = positions(queries, q_encodings);
     options.k_encoding_positions = positions(keys, k_encodings);
@@ -81,6 +83,7 @@ struct PlanKey {
   const ThreadPool* pool = nullptr;
   int threads = 0;
   double dropout = 0;
+  int64_t first_distance = 0, distances = 0;  // of Transformer-XL's vectors
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -99,7 +102,7 @@ struct PlanLists {
     keep(call.keys->encoding_positions, k_encodings);
   }
   static bool has_encodings(const AttentionCoreConfig& config, const CoreCall<float>& call) {
-    return !config.alibi_slopes.empty() || call.terms.t5_table != nullptr;
+    return !config.alibi_slopes.empty() || call.terms.t5_table != nullptr || call.terms.xl_r != nullptr;
   }
   bool empty() const { return q_lengths.empty() && k_lengths.empty() && documents.empty() && q_encodings.empty() && k_encodings.empty(); }
   bool are_those_of(const AttentionCoreConfig& config, const CoreCall<float>& call) const {
@@ -110,19 +113,35 @@ struct PlanLists {
   }
 };
 
-struct TermSizes {
-  int64_t t5 = 0, uv = 0, r = 0;
-  TermSizes(const AttentionCoreConfig& config, const CoreTerms<const float>& terms) {
-    if (terms.t5_table != nullptr) t5 = config.t5_buckets * config.num_q_heads;
+// The gradients of the terms of one call, before they are added to those of the step.
+struct TermGradients {
+  std::vector<float> t5_table, xl_u, xl_v, xl_r;
+  ScoreTermGradients views;
+
+  TermGradients(const AttentionCoreConfig& config, const CoreTerms<const float>& terms) {
+    const int64_t heads = config.num_q_heads, dim = config.head_dim;
+    const auto room = [](std::vector<float>& memory, int64_t n) {
+      memory.resize(static_cast<size_t>(n));
+      return memory.data();
+    };
+    if (terms.t5_table != nullptr) views.t5_table = {room(t5_table, config.t5_buckets * heads), {config.t5_buckets, heads}};
     if (terms.xl_r == nullptr) return;
-    uv = config.num_q_heads * config.head_dim;
-    r = terms.distances * uv;
+    views.xl_u = {room(xl_u, heads * dim), {heads, dim}};
+    views.xl_v = {room(xl_v, heads * dim), {heads, dim}};
+    views.xl_r = {room(xl_r, terms.distances * heads * dim), {terms.distances, heads, dim}};
+  }
+  TermGradients(const TermGradients&) = delete;
+
+  void add_to(const CoreTerms<float>& sums) const {
+    const auto add = [](const std::vector<float>& from, float* to) {
+      for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+    };
+    add(t5_table, sums.t5_table);
+    add(xl_u, sums.xl_u);
+    add(xl_v, sums.xl_v);
+    add(xl_r, sums.xl_r);
   }
 };
-
-void add(const float* from, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] += from[i];
-}
 
 constexpr std::string_view kName = "AttentionCore";
 // Plans that serve any batch of their shape: batches to train on and to evaluate, a shorter last one, and the last groups of these.
@@ -136,7 +155,7 @@ struct AttentionCore<float>::Plan {
   PlanKey key;
   PlanLists lists;
   uint64_t used_in = 0;  // pass
-  std::vector<float> t5_gradient;
+  TermGradients term_gradients;
   std::vector<int64_t> q_encodings, k_encodings;
   AttentionOptions options;
   CallSizes sizes;
@@ -155,7 +174,7 @@ struct AttentionCore<float>::Plan {
        std::shared_ptr<AttentionWorkspace> shared)
       : key(plan_key),
         lists(config, call),
-        t5_gradient(static_cast<size_t>(TermSizes(config, call.terms).t5)),
+        term_gradients(config, call.terms),
         options(options_of(context, config, call, q_encodings, k_encodings)),
         sizes{call.queries->batch, config.num_q_heads, config.num_kv_heads, call.queries->seq, call.keys->seq, config.head_dim, config.head_dim},
         shape(check_numbers(kName, sizes, options)),
@@ -193,22 +212,22 @@ struct AttentionCore<float>::Plan {
 };
 
 template <>
-AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& context, const CoreCall<float>& call,
-                                                       std::shared_ptr<Plan>& own) const {
+AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& context, const CoreCall<float>& call) const {
   const double dropout = context.dropout.on ? call.dropout : 0;
-  const PlanKey key{call.queries->batch, call.queries->seq, call.keys->seq, &context.pool, context.pool.size(), dropout};
+  const PlanKey key{call.queries->batch,  call.queries->seq, call.keys->seq,           &context.pool,
+                    context.pool.size(), dropout,           call.terms.first_distance, call.terms.distances};
   const auto make = [&] {
     auto workspace = plans_.empty() ? std::make_shared<AttentionWorkspace>() : plans_.front()->workspace;
     return std::make_shared<Plan>(key, context, config_, call, std::move(workspace));
   };
-  if (call.terms.xl_r != nullptr) {  // projected distances of one layer
-    own = make();
-    return *own;
-  }
   for (const auto& planned : plans_) {
     if (planned->key != key || !planned->lists.are_those_of(config_, call)) continue;
     planned->terms.set_dropout(call.dropout_seed, context.dropout.first_sequence);
     if (call.terms.t5_table != nullptr && planned->used_in != context.pass) planned->terms.set_t5(*planned->options.t5);  // a step changed it
+    if (call.terms.xl_r != nullptr) {  // those of this layer, projected anew
+      planned->options.xl = xl_of(config_, call.terms);
+      planned->terms.set_xl(*planned->options.xl);
+    }
     planned->used_in = context.pass;
     return *planned;
   }
@@ -224,13 +243,11 @@ AttentionCore<float>::Plan& AttentionCore<float>::plan(const Context<float>& con
 }
 
 template <>
-size_t AttentionCore<float>::scratch(const CoreTerms<const float>& terms, const Sequences& keys) const {
-  const TermSizes sizes(config_, terms);
-  Memory packed, gradients;
+size_t AttentionCore<float>::scratch(const Sequences& keys) const {
+  Memory packed;
   const int64_t tiles = ceil_div<int64_t>(keys.seq, kernels::kTileKeys);
   packed.take<std::byte>(keys.batch * tiles * geometry_of(config_).tile_bytes());
-  for (const int64_t n : {sizes.uv, sizes.uv, sizes.r}) gradients.take<float>(n);
-  return std::max(packed.used(), gradients.used());
+  return packed.used();
 }
 
 template <>
@@ -238,8 +255,7 @@ void AttentionCore<float>::forward(const Context<float>& context, const CoreCall
                                    Memory scratch) const {
   const int64_t batch = call.queries->batch, seq = call.queries->seq;
   if (batch == 0 || seq == 0) return;
-  std::shared_ptr<Plan> own;
-  Plan& p = plan(context, call, own);
+  Plan& p = plan(context, call);
   point_sources(config_, call, p.sources);
   p.packed.pack(p.sources, scratch.take<std::byte>(static_cast<int64_t>(p.packed.bytes())), context.pool);
   for (int64_t b = 0; b < batch; ++b) {
@@ -256,22 +272,11 @@ void AttentionCore<float>::forward(const Context<float>& context, const CoreCall
 
 template <>
 void AttentionCore<float>::backward(const Context<float>& context, const CoreCall<float>& call, HeadRows<const float> out, const float* lse,
-                                    HeadRows<const float> dout, const CoreGradients<float>& gradients, Memory scratch) const {
+                                    HeadRows<const float> dout, const CoreGradients<float>& gradients) const {
   const Sequences &queries = *call.queries, &keys = *call.keys;
   if (queries.batch == 0) return;
-  std::shared_ptr<Plan> own;
-  Plan& p = plan(context, call, own);
+  Plan& p = plan(context, call);
   const int64_t dim = config_.head_dim, heads = config_.num_q_heads, kv_heads = config_.num_kv_heads;
-  const TermSizes sizes(config_, call.terms);
-  float *t5 = p.t5_gradient.data(), *u = scratch.take<float>(sizes.uv), *v = scratch.take<float>(sizes.uv),
-        *r = scratch.take<float>(sizes.r);
-  ScoreTermGradients wanted;
-  if (sizes.t5 > 0) wanted.t5_table = {t5, {config_.t5_buckets, heads}};
-  if (sizes.r > 0) {
-    wanted.xl_u = {u, {heads, dim}};
-    wanted.xl_v = {v, {heads, dim}};
-    wanted.xl_r = {r, {call.terms.distances, heads, dim}};
-  }
   const BackwardTensors tensors{.q = as_tensor(call.q, queries, heads, dim),
                                 .k = as_tensor(call.k, keys, kv_heads, dim),
                                 .v = as_tensor(call.v, keys, kv_heads, dim),
@@ -283,13 +288,10 @@ void AttentionCore<float>::backward(const Context<float>& context, const CoreCal
                                 .dk = as_tensor(gradients.dk, keys, kv_heads, dim),
                                 .dv = as_tensor(gradients.dv, keys, kv_heads, dim)};
   BackwardTermCall terms;
-  if (!p.terms.empty()) terms = {.terms = &p.terms, .options = &p.options, .wanted = &wanted};
+  if (!p.terms.empty()) terms = {.terms = &p.terms, .options = &p.options, .wanted = &p.term_gradients.views};
   if (!p.backward) p.backward.emplace(tensors, p.sizes, p.rows, p.shape, p.mask, p.positions, context.pool, terms);
   p.backward->run(tensors, context.stop);
-  add(t5, sizes.t5, gradients.terms.t5_table);
-  add(u, sizes.uv, gradients.terms.xl_u);
-  add(v, sizes.uv, gradients.terms.xl_v);
-  add(r, sizes.r, gradients.terms.xl_r);
+  p.term_gradients.add_to(gradients.terms);
 }
 
 }  // namespace regard::nn::training
