@@ -12,7 +12,6 @@
 #include <string>
 
 #include "harness.h"
-#include "kernels/registry.h"
 #include "regard/attention_backward.h"
 #include "regard/error.h"
 #include "regard/npy.h"
@@ -92,21 +91,11 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-void say(const std::string& json) {
-  std::printf("%s\n", json.c_str());
-  std::fflush(stdout);
-}
-
 }  // namespace
 
 int main() {
   try {
-    const bench::Ceilings ceilings = bench::measure_ceilings();
-    std::ostringstream about;
-    about << "{\"name\": \"regard\", \"isa\": \"" << isa_name(kernels::kernels().isa)
-          << "\", \"fma_gflops\": " << ceilings.fma_gflops << ", \"bf16_gflops\": " << ceilings.bf16_gflops
-          << ", \"read_gbytes\": " << ceilings.read_gbytes << "}";
-    say(about.str());
+    bench::say_who(bench::measure_ceilings());
     std::optional<Problem> problem;
     for (std::string line; std::getline(std::cin, line);) {
       std::istringstream words(line);
@@ -115,15 +104,15 @@ int main() {
       if (request == "load") {
         problem.emplace(words);
         problem->run();
-        say("{\"loaded\": true}");
+        bench::say("{\"loaded\": true}");
       } else if (request == "run" && problem) {
         const auto begin = std::chrono::steady_clock::now();
         problem->run();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        say("{\"seconds\": " + seconds_text(seconds) + "}");
+        bench::say("{\"seconds\": " + seconds_text(seconds) + "}");
       } else if (request == "save" && problem) {
         problem->save();
-        say("{\"saved\": true}");
+        bench::say("{\"saved\": true}");
       } else {
         throw Error(Code::kInvalidArgument, "expected load, run or save, got '" + line + "'");
       }

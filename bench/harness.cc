@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 #include "base/aligned_buffer.h"
@@ -215,6 +216,18 @@ void print(const Ceilings& c) {
   std::printf("ceilings (%s): %.2f GHz, multiply-add %.1f GF/s (bf16 %.1f) on one thread, read %.1f GB/s on one thread, %.1f on two, "
               "%.1f from 4 MiB\n",
               std::string(isa_name(kernels::kernels().isa)).c_str(), c.ghz, c.fma_gflops, c.bf16_gflops, c.read_gbytes, c.read_gbytes_two, c.cached_gbytes);
+}
+
+void say(const std::string& json) {
+  std::printf("%s\n", json.c_str());
+  std::fflush(stdout);
+}
+
+void say_who(const Ceilings& c) {
+  std::ostringstream about;
+  about << "{\"name\": \"regard\", \"isa\": \"" << isa_name(kernels::kernels().isa) << "\", \"fma_gflops\": " << c.fma_gflops
+        << ", \"bf16_gflops\": " << c.bf16_gflops << ", \"read_gbytes\": " << c.read_gbytes << "}";
+  say(about.str());
 }
 
 void require_answer(bool right, const std::string& what) {

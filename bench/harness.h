@@ -50,6 +50,11 @@ struct Ceilings {
 Ceilings measure_ceilings();
 void print(const Ceilings& ceilings);
 
+/// For programs that answer requests: a line at once.
+void say(const std::string& json);
+/// Their first one: {"name": "regard", the instruction set, the ceilings of one thread}.
+void say_who(const Ceilings& ceilings);
+
 /// Ends the program with status 1 and a message: a wrong answer is not timed.
 void require_answer(bool right, const std::string& what);
 

@@ -17,7 +17,6 @@
 
 #include "format/safetensors_writer.h"
 #include "harness.h"
-#include "kernels/registry.h"
 #include "model/trainable.h"
 #include "nn/training/transformer.h"
 #include "regard/error.h"
@@ -104,20 +103,11 @@ struct Problem {
   }
 };
 
-void say(const std::string& json) {
-  std::printf("%s\n", json.c_str());
-  std::fflush(stdout);
-}
-
 }  // namespace
 
 int main() {
   try {
-    const bench::Ceilings ceilings = bench::measure_ceilings();
-    std::ostringstream about;
-    about << "{\"name\": \"regard\", \"isa\": \"" << isa_name(kernels::kernels().isa) << "\", \"fma_gflops\": " << ceilings.fma_gflops
-          << ", \"bf16_gflops\": " << ceilings.bf16_gflops << "}";
-    say(about.str());
+    bench::say_who(bench::measure_ceilings());
     std::optional<Problem> problem;
     for (std::string line; std::getline(std::cin, line);) {
       std::istringstream words(line);
@@ -143,7 +133,7 @@ int main() {
       } else {
         throw Error(Code::kInvalidArgument, "expected save, load or run, got '" + line + "'");
       }
-      say(answer.str());
+      bench::say(answer.str());
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "train_serve_bench: %s\n", error.what());

@@ -91,14 +91,6 @@ KvCache KvCache::fork() const {
   return copy;
 }
 
-KvView KvCache::view() const noexcept {
-  KvView view;
-  view.geometry = geometry_;
-  view.blocks = blocks_.data();
-  view.head_stride = geometry_.block_bytes();
-  view.num_tiles = ceil_div<int64_t>(size_, kTileKeys);
-  view.end = size_;
-  return view;
-}
+KvView KvCache::view() const noexcept { return view_in_order(blocks_.data()); }
 
 }  // namespace regard

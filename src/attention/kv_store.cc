@@ -55,6 +55,16 @@ int64_t KvStore::size_after(const char* function, int64_t count, int64_t max_tok
   return *size;
 }
 
+KvView KvStore::view_in_order(const std::byte* const* blocks) const noexcept {
+  KvView view;
+  view.geometry = geometry_;
+  view.blocks = blocks;
+  view.head_stride = geometry_.block_bytes();
+  view.num_tiles = ceil_div<int64_t>(size_, kernels::kTileKeys);
+  view.end = size_;
+  return view;
+}
+
 int64_t KvStore::extend(int64_t count) {
   prepare(count);
   const int64_t first = size_;

@@ -117,6 +117,8 @@ class KvStore {
   virtual void commit(int64_t count) noexcept { size_ += count; }
   /// size() + count. Errors: kInvalidArgument for a negative count, kResourceExhausted above `max_tokens`.
   int64_t size_after(const char* function, int64_t count, int64_t max_tokens) const;
+  /// view() of tokens that lie in order in blocks[0], blocks[1] ...: four of these for each tile.
+  KvView view_in_order(const std::byte* const* blocks) const noexcept;
 
   KvGeometry geometry_;
   int64_t begin_ = 0, size_ = 0;

@@ -9,7 +9,6 @@ namespace regard {
 
 using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
-using kernels::kTileKeys;
 
 PagedKvCache::PagedKvCache(std::shared_ptr<PagePool> pool, int64_t max_tokens)
     : KvStore(pool == nullptr ? KvGeometry{} : pool->geometry()), pool_(std::move(pool)), max_tokens_(max_tokens) {
@@ -112,13 +111,7 @@ KvView PagedKvCache::view() const {
     gather();
     return gathered_->view();
   }
-  KvView view;
-  view.geometry = geometry_;
-  view.blocks = blocks_.data();
-  view.head_stride = geometry_.block_bytes();
-  view.num_tiles = ceil_div<int64_t>(size_, kTileKeys);
-  view.end = size_;
-  return view;
+  return view_in_order(blocks_.data());
 }
 
 }  // namespace regard

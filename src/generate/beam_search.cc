@@ -121,14 +121,7 @@ class Run {
         const std::span<const int32_t> history = search->live[i].history;
         feeds.push_back({&search->sequences[i], prefill ? history : history.last(1), Feed::Rows::kLast});
       }
-    logits_.resize(feeds.size() * vocab());
-    try {
-      model_.forward(feeds, {Output::kLogits, options_.prefill_chunk, options_.stop}, logits_.data());
-    } catch (const Error& error) {
-      if (error.code() != Code::kCancelled) throw;
-      return false;
-    }
-    return true;
+    return feed_texts(model_, feeds, options_, logits_);
   }
 
   void step(Search& search, std::span<const float> logits) {

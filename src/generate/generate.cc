@@ -73,14 +73,7 @@ class Run {
     std::vector<Feed> feeds;
     for (Text* text : active)
       feeds.push_back({text->sequence, prefill ? text->prompt : std::span<const int32_t>(&text->next, 1), Feed::Rows::kLast});
-    logits_.resize(active.size() * vocab());
-    try {
-      model_.forward(feeds, {Output::kLogits, options_.prefill_chunk, options_.stop}, logits_.data());
-    } catch (const Error& error) {
-      if (error.code() != Code::kCancelled) throw;
-      return false;
-    }
-    return true;
+    return feed_texts(model_, feeds, options_, logits_);
   }
 
   void choose(Text& text, std::span<const float> logits) {

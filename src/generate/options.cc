@@ -82,6 +82,17 @@ std::optional<TextBegin> begin_text(const Model& model, int64_t index, std::span
   }
 }
 
+bool feed_texts(const Model& model, std::span<const Feed> feeds, const GenerateOptions& options, std::vector<float>& logits) {
+  logits.resize(feeds.size() * static_cast<size_t>(model.info().vocab_size));
+  try {
+    model.forward(feeds, {Output::kLogits, options.prefill_chunk, options.stop}, logits.data());
+  } catch (const Error& error) {
+    if (error.code() != Code::kCancelled) throw;
+    return false;
+  }
+  return true;
+}
+
 std::vector<int32_t> ending_ids(const Model& model, const GenerateOptions& options) {
   std::vector<int32_t> ids = options.stop_ids;
   if (options.end_of_text == GenerateOptions::EndOfText::kStop) ids.insert(ids.end(), model.eos_ids().begin(), model.eos_ids().end());

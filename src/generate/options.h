@@ -1,4 +1,4 @@
-// What the loops of this room share: checks of what a caller asked for, which ids end a text, how a text begins.
+// What the loops of this room share: checks of what a caller asked for, which ids end a text, how a text begins, how texts are fed.
 #pragma once
 
 #include <optional>
@@ -28,6 +28,9 @@ struct TextBegin {
 
 /// Checks a prompt and begins its text; nothing when a stop was requested while the encoder ran.
 std::optional<TextBegin> begin_text(const Model& model, int64_t index, std::span<const int32_t> prompt, const GenerateOptions& options);
+
+/// Runs the model; `logits` gets a row for each feed. False when a stop was requested; the sequences are then as they were.
+bool feed_texts(const Model& model, std::span<const Feed> feeds, const GenerateOptions& options, std::vector<float>& logits);
 
 /// The ids that end a text, each once.
 std::vector<int32_t> ending_ids(const Model& model, const GenerateOptions& options);

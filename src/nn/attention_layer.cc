@@ -33,6 +33,22 @@ AttentionLayerConfig completed(AttentionLayerConfig c) {
   return c;
 }
 
+AttentionShape shape_of(const AttentionLayerConfig& c) {
+  const auto dim = static_cast<int>(c.head_dim);
+  return {static_cast<int>(c.num_q_heads), static_cast<int>(c.num_kv_heads), dim, dim, static_cast<double>(c.scale), static_cast<double>(c.softcap)};
+}
+
+SequenceQueries queries_of(const SequenceRows& rows, const AttentionLayerConfig& config, const KvCache& keys, float* q, int64_t stride) {
+  SequenceQueries queries;
+  queries.q = queries.out = q + rows.first_row * stride;  // every query is read before its result is written
+  queries.q_token_stride = queries.out_token_stride = stride;
+  queries.q_head_stride = queries.out_head_stride = config.head_dim;
+  queries.tokens = rows.rows;
+  queries.first_position = rows.first_position;
+  queries.keys = keys.view();
+  return queries;
+}
+
 namespace {
 
 // The biases of a layer for all sequences of a pass; keys are those of the caches, which stand at positions 0, 1, 2 ...
@@ -109,18 +125,8 @@ void AttentionLayer::forward(const Pass& pass, const float* x, const RopeAngles&
     appends.push_back({s.cache, KvRows{keys, kv_stride, dim, values, kv_stride, dim}, s.rows});
   }
   append_all(appends.data(), static_cast<int64_t>(appends.size()), pass.pool);
-  for (const SequenceRows& s : sequences) {
-    SequenceQueries one;
-    one.q = one.out = q + s.first_row * q_stride;  // every query is read before its result is written
-    one.q_token_stride = one.out_token_stride = q_stride;
-    one.q_head_stride = one.out_head_stride = dim;
-    one.tokens = s.rows;
-    one.first_position = s.first_position;
-    one.keys = s.cache->view();
-    queries.push_back(one);
-  }
-  AttentionShape shape{static_cast<int>(config_.num_q_heads), static_cast<int>(config_.num_kv_heads), static_cast<int>(dim), static_cast<int>(dim),
-                             static_cast<double>(config_.scale), static_cast<double>(config_.softcap)};
+  for (const SequenceRows& s : sequences) queries.push_back(queries_of(s, config_, *s.cache, q, q_stride));
+  AttentionShape shape = shape_of(config_);
   std::optional<ScoreTerms> terms;
   place_terms(config_, queries, sequences, shape.scale, terms);
   if (terms) shape.terms = &*terms;

@@ -61,6 +61,11 @@ struct SequenceRows {
   const KvCache* source = nullptr;  ///< what cross-attention looks at, in a block that has one
 };
 
+/// What a layer asks of every call.
+AttentionShape shape_of(const AttentionLayerConfig& config);
+/// The rows of a sequence as queries that look at `keys`: heads side by side in rows `stride` apart from q on, where the results go too.
+SequenceQueries queries_of(const SequenceRows& rows, const AttentionLayerConfig& config, const KvCache& keys, float* q, int64_t stride);
+
 /// Cosines and sines of every row of a pass, [rows, half] each; half 0: no rotation.
 struct RopeAngles {
   const float* cos = nullptr;

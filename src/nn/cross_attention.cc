@@ -41,24 +41,15 @@ void CrossAttention::remember(const Pass& pass, const float* encoded, KvCache& c
 }
 
 void CrossAttention::forward(const Pass& pass, const float* x, std::span<const SequenceRows> sequences, float* y) const {
-  const int64_t rows = pass.rows, hidden = config_.hidden_size, dim = config_.head_dim, width = config_.num_q_heads * dim;
+  const int64_t rows = pass.rows, hidden = config_.hidden_size, width = config_.num_q_heads * config_.head_dim;
   float* q = pass.scratch.get(Scratch::kQuery, rows * width);
   weights_.query.forward(pass.pool, {x, {rows, hidden}}, {q, {rows, width}}, pass.stop);
   std::vector<SequenceQueries> queries;
   for (const SequenceRows& s : sequences) {
     require(s.source != nullptr, "[CrossAttention] a sequence has no source to look at");
-    SequenceQueries one;
-    one.q = one.out = q + s.first_row * width;  // every query is read before its result is written
-    one.q_token_stride = one.out_token_stride = width;
-    one.q_head_stride = one.out_head_stride = dim;
-    one.tokens = s.rows;
-    one.first_position = s.first_position;
-    one.keys = s.source->view();
-    queries.push_back(one);
+    queries.push_back(queries_of(s, config_, *s.source, q, width));
   }
-  const AttentionShape shape{static_cast<int>(config_.num_q_heads), static_cast<int>(config_.num_kv_heads), static_cast<int>(dim), static_cast<int>(dim),
-                             static_cast<double>(config_.scale), static_cast<double>(config_.softcap)};
-  attend_sequences(queries, shape, plan_, pass.scratch.attention, pass.pool, pass.stop);
+  attend_sequences(queries, shape_of(config_), plan_, pass.scratch.attention, pass.pool, pass.stop);
   weights_.output.forward(pass.pool, {q, {rows, width}}, {y, {rows, hidden}}, pass.stop);
 }
 

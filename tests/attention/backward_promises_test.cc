@@ -2,14 +2,14 @@
 // what it refuses.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "attention/backward_calls.h"
+#include "support/process_memory.h"
 
 namespace regard {
 namespace {
 
 using namespace testing_attention;
+using test::peak_kib;
 
 const float kPoisons[] = {NAN, INFINITY, -INFINITY};
 
@@ -292,16 +292,6 @@ TEST(BackwardPromises, StridesAndMissingGradients) {
     EXPECT_TRUE(same_bits(some.k, wanted & 2 ? want.k : untouched.k));
     EXPECT_TRUE(same_bits(some.v, wanted & 4 ? want.v : untouched.v));
   }
-}
-
-int64_t peak_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmHWM:") {
-      status >> word;
-      return std::stoll(word);
-    }
-  return -1;
 }
 
 // 2,048 x 65,536 weights would take 512 MiB.

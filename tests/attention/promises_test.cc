@@ -2,16 +2,16 @@
 // refuses.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "attention/calls.h"
 #include "regard/error.h"
 #include "runtime/thread_pool.h"
+#include "support/process_memory.h"
 
 namespace regard {
 namespace {
 
 using namespace testing_attention;
+using test::peak_kib;
 
 TEST(Promise1, RowsThatSeeNothing) {
   Problem p = with_lengths(20, 600, 40, 40);
@@ -102,16 +102,6 @@ TEST(Promise4, ThreadsAndBatchDoNotMatterInPublicCalls) {
     }
   }
   set_default_pool_size(2);
-}
-
-int64_t peak_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmHWM:") {
-      status >> word;
-      return std::stoll(word);
-    }
-  return -1;
 }
 
 // The address sanitizer keeps a byte about every eight.

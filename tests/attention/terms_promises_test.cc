@@ -2,16 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "attention/terms.h"
 #include "runtime/thread_pool.h"
 #include "support/cases.h"
+#include "support/process_memory.h"
 
 namespace regard {
 namespace {
 
 using namespace testing_attention;
+using test::peak_kib;
 
 // Whatever stands where a row may not look does not change a bit; what it does see comes through.
 TEST(Promise2, MaskedBiasesCannotMatter) {
@@ -158,16 +159,6 @@ TEST(Promise2, VectorsOfOtherDistancesCannotMatter) {
     }
     ASSERT_EQ(run(dirty.p, mask, dirty.options()), want) << mask.text();
   }
-}
-
-int64_t peak_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmHWM:") {
-      status >> word;
-      return std::stoll(word);
-    }
-  return -1;
 }
 
 // A bias of 2,048 x 65,536 numbers would take 512 MiB.

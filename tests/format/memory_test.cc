@@ -11,11 +11,13 @@
 #include "format/npy.h"
 #include "format/safetensors.h"
 #include "support/gguf_builder.h"
+#include "support/process_memory.h"
 #include "support/safetensors_builder.h"
 
 namespace regard {
 namespace {
 
+using test::status_bytes;
 using testing_support::ByteWriter;
 using testing_support::GgufBuilder;
 using testing_support::safetensors_bytes;
@@ -28,20 +30,12 @@ constexpr bool kMeasurable = !__has_feature(address_sanitizer) && !__has_feature
 constexpr bool kMeasurable = true;
 #endif
 
-/// A field of /proc/self/status in bytes, or 0.
-uint64_t status(const std::string& field) {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with(field + ":")) return std::stoull(line.substr(field.size() + 1)) * 1024;
-  return 0;
-}
-
 /// Runs `refuse` and returns by how much the resident size rose at most; expects it to return false.
 uint64_t peak_of(const std::function<bool()>& accepts) {
   std::ofstream("/proc/self/clear_refs") << "5";
-  const uint64_t before = status("VmRSS");
+  const uint64_t before = status_bytes("VmRSS");
   EXPECT_FALSE(accepts());
-  const uint64_t peak = status("VmHWM");
+  const uint64_t peak = status_bytes("VmHWM");
   return peak > before ? peak - before : 0;
 }
 
@@ -49,7 +43,7 @@ class Memory : public testing::Test {
  protected:
   void SetUp() override {
     if (!kMeasurable) GTEST_SKIP() << "a sanitizer's own memory hides the reader's";
-    if (status("VmHWM") == 0 || !std::ofstream("/proc/self/clear_refs").good()) GTEST_SKIP() << "no /proc/self/clear_refs here";
+    if (status_bytes("VmHWM") == 0 || !std::ofstream("/proc/self/clear_refs").good()) GTEST_SKIP() << "no /proc/self/clear_refs here";
   }
   static void expect_bounded(size_t file_bytes, const std::function<bool()>& accepts) { EXPECT_LE(peak_of(accepts), file_bytes + (uint64_t{64} << 20)); }
   static bool accepts_gguf(const std::vector<uint8_t>& bytes) { return static_cast<bool>(read_gguf(MemorySource(bytes), "x")); }

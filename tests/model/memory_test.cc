@@ -8,16 +8,12 @@
 #include <string>
 
 #include "regard/model.h"
+#include "support/process_memory.h"
 
 namespace regard {
 namespace {
 
-uint64_t status_bytes(const std::string& field) {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind(field + ":", 0) == 0) return std::stoull(line.substr(field.size() + 1)) * 1024;
-  return 0;
-}
+using test::status_bytes;
 
 TEST(RealModelMemory, FileCachesAndLittleMore) {
   const char* directory = std::getenv("REGARD_MODELS");

@@ -1,39 +1,10 @@
 // A step of a shape that was seen before allocates nothing: neither with operator new nor the aligned memory of buffers.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "support/count_allocations.h"
 #include "support/training_cases.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define REGARD_TEST_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define REGARD_TEST_SANITIZED
-#endif
-#endif
-
 #ifndef REGARD_TEST_SANITIZED
-#include <malloc.h>
-
-// The sanitizers bring their own functions. Not inlined: the compiler would otherwise see malloc meet operator delete and warn.
-namespace {
-std::atomic<int64_t> allocations{0};
-}
-[[gnu::noinline]] void* operator new(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-extern "C" [[gnu::noinline]] void* aligned_alloc(size_t alignment, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return ::memalign(alignment, size);
-}
-
 namespace regard::test {
 namespace {
 

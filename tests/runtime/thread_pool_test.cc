@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -21,29 +20,7 @@
 
 #include "base/check.h"
 #include "runtime/fp_control.h"
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define REGARD_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define REGARD_TEST_SANITIZED 1
-#endif
-#endif
-
-#ifndef REGARD_TEST_SANITIZED
-// Counts allocations, for the promise that a call makes none. The sanitizers bring their own operator new. Not inlined: the
-// compiler would otherwise see malloc meet operator delete and warn.
-namespace {
-std::atomic<int64_t> allocations{0};
-}
-[[gnu::noinline]] void* operator new(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-#endif
+#include "support/count_allocations.h"
 
 namespace regard {
 namespace {

@@ -21,17 +21,17 @@ Run:  python attention_backward.py
 Made with torch 2.15.0, transformers 5.24.0, numpy 2.4.6.
 """
 
-import json
 import math
-import pathlib
-import shutil
 
 import numpy as np
 import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "backward"
+from attention_cases import GOLDEN, begin, gauss_of, mask_of, save, save_cases
+
+OUT = GOLDEN / "backward"
 RNG = np.random.default_rng(2031)
+gauss = gauss_of(RNG)
 SHAPES = {
     "short": dict(b=2, hq=4, hkv=2, n=6, s=9, d=8, dv=5, q_begin=3),
     "long": dict(b=1, hq=2, hkv=1, n=3, s=300, d=3, dv=4, q_begin=297),
@@ -39,26 +39,6 @@ SHAPES = {
 LONG = [("causal", "plain"), ("table", "plain"), ("causal", "dense_keys"), ("table", "dense_rows"), ("causal", "everything"),
         ("table", "everything")]
 BUCKETS, MAX_DISTANCE = 16, 20
-
-
-def gauss(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def mask_of(shape, name, a):
-    q = shape["q_begin"] + torch.arange(shape["n"])[:, None]
-    k = torch.arange(shape["s"])[None]
-    if name == "full":
-        return torch.ones(shape["n"], shape["s"], dtype=torch.bool)
-    if name == "causal":
-        return k <= q
-    if name == "table":
-        return torch.from_numpy(a["table"])
-    if name == "documents":
-        ids = torch.from_numpy(a["ids"])
-        return ids[k] == ids[q]
-    left, right = (int(x) for x in name[len("window("):-1].split(","))
-    return (k >= q - left) & (k <= q + right)
 
 
 def gradients(shape, a, mask, dlse=False, softcap=0, dense=None, t5=False, sink=False):
@@ -117,8 +97,7 @@ def cases():
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
+    begin(OUT)
     entries = []
     for name, shape in SHAPES.items():
         b, hq, hkv, n, s, d, dv = (shape[x] for x in ("b", "hq", "hkv", "n", "s", "d", "dv"))
@@ -129,8 +108,7 @@ def main():
                  dlse=gauss(b, hq, n), table=table, ids=ids, dense=gauss(b, hq, n, s), dense_qk=gauss(1, 1, n, s),
                  dense_keys=gauss(b, 1, 1, s), dense_rows=gauss(1, hq, n, 1), dense_one=gauss(1, 1, 1, 1),
                  table_t5=gauss(BUCKETS, hq), sink=gauss(hq))
-        for role, value in a.items():
-            np.save(OUT / f"{name}.{role}.npy", value)
+        save(OUT, name, a)
         stacks = dict(q=[], k=[], v=[])
         for term, mask, parameters in cases():
             if name == "long" and (mask, term) not in LONG:
@@ -145,9 +123,8 @@ def main():
                     np.save(OUT / f"{name}.{index}.{file}.npy", got[role].astype(np.float32))
             entries.append(dict(name=f"{term}, {mask}, {name}", shape=name, index=index, mask=mask,
                                 q_begin=shape["q_begin"], **parameters))
-        for role, arrays in stacks.items():
-            np.save(OUT / f"{name}.d{role}.npy", np.stack(arrays))
-    (OUT / "cases.json").write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
+        save(OUT, name, {"d" + role: np.stack(arrays) for role, arrays in stacks.items()})
+    save_cases(OUT, entries)
 
 
 if __name__ == "__main__":

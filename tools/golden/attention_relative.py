@@ -19,38 +19,21 @@ Run:  python attention_relative.py
 Made with torch 2.15.0, transformers 5.24.0, numpy 2.4.6.
 """
 
-import json
-import pathlib
-import shutil
 
 import numpy as np
 import torch
 from transformers import XLNetConfig
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "relative"
+from attention_cases import GOLDEN, begin, gauss_of, mask_of, save, save_cases
+
+OUT = GOLDEN / "relative"
 RNG = np.random.default_rng(2043)
+gauss = gauss_of(RNG)
 SHAPES = {
     "short": dict(b=2, hq=4, hkv=2, n=6, s=9, d=8, dv=5, clamp=3, window="window(2, 1)"),
     "long": dict(b=1, hq=2, hkv=1, n=10, s=280, d=3, dv=3, clamp=40, window="window(150, 5)"),
 }
-
-
-def gauss(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def mask_of(shape, name, a):
-    q = shape["s"] - shape["n"] + torch.arange(shape["n"])[:, None]
-    k = torch.arange(shape["s"])[None]
-    if name == "full":
-        return torch.ones(shape["n"], shape["s"], dtype=torch.bool)
-    if name == "causal":
-        return k <= q
-    if name == "table":
-        return torch.from_numpy(a["table"])
-    left, right = (int(x) for x in name[len("window("):-1].split(","))
-    return (k >= q - left) & (k <= q + right)
 
 
 def results(shape, a, mask, first, count, clamp, u=False, v_bias=False, dlse=False):
@@ -114,8 +97,7 @@ def cases(shape):
 
 def main():
     torch.manual_seed(0)
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
+    begin(OUT)
     entries = []
     for name, shape in SHAPES.items():
         b, hq, hkv, n, s, d, dv = (shape[x] for x in ("b", "hq", "hkv", "n", "s", "d", "dv"))
@@ -123,8 +105,7 @@ def main():
         table[:, 0] = True
         a = dict(q=gauss(b, hq, n, d), k=gauss(b, hkv, s, d), v=gauss(b, hkv, s, dv), dout=gauss(b, hq, n, dv),
                  dlse=gauss(b, hq, n), u=gauss(hq, d), v_bias=gauss(hq, d), r=gauss(s + n, hq, d), table=table)
-        for role, value in a.items():
-            np.save(OUT / f"{name}.{role}.npy", value)
+        save(OUT, name, a)
         stacks = {role: [] for role in ("out", "lse", "dq", "dk", "dv")}
         for term, mask, parameters in cases(shape):
             out, lse, gradients = results(shape, a, mask, **parameters)
@@ -136,9 +117,8 @@ def main():
                 if role in gradients:
                     np.save(OUT / f"{name}.{index}.d{role}.npy", gradients[role].astype(np.float32))
             entries.append(dict(name=f"{term}, {mask}, {name}", shape=name, index=index, mask=mask, **parameters))
-        for role, arrays in stacks.items():
-            np.save(OUT / f"{name}.{role}.npy", np.stack(arrays))
-    (OUT / "cases.json").write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
+        save(OUT, name, {role: np.stack(arrays) for role, arrays in stacks.items()})
+    save_cases(OUT, entries)
 
 
 if __name__ == "__main__":

@@ -25,25 +25,22 @@ Made with torch 2.15.0, transformers 5.24.0, numpy 2.4.6.
 
 import json
 import math
-import pathlib
-import shutil
 
 import numpy as np
 import torch
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "terms"
+from attention_cases import GOLDEN, begin, gauss_of, mask_of, save, save_cases
+
+OUT = GOLDEN / "terms"
 RNG = np.random.default_rng(2027)
+gauss = gauss_of(RNG)
 SHAPES = {
     "short": dict(b=2, hq=4, hkv=2, n=6, s=9, d=8, dv=5, q_begin=3),
     "long": dict(b=1, hq=3, hkv=3, n=3, s=530, d=4, dv=3, q_begin=527),
 }
 BUCKETS, MAX_DISTANCE = 32, 128
-
-
-def gauss(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def wide(x):
@@ -77,19 +74,6 @@ def kept(shape, rate, seed):
     return torch.from_numpy(keep)
 
 
-def mask_of(shape, name, table):
-    q = shape["q_begin"] + torch.arange(shape["n"])[:, None]
-    k = torch.arange(shape["s"])[None]
-    if name == "full":
-        return torch.ones(shape["n"], shape["s"], dtype=torch.bool)
-    if name == "causal":
-        return k <= q
-    if name == "table":
-        return torch.from_numpy(table)
-    left, right = (int(x) for x in name[len("window("):-1].split(","))
-    return (k >= q - left) & (k <= q + right)
-
-
 def alibi_slopes(heads):
     return build_alibi_tensor(torch.ones(1, 2), heads, torch.float64).reshape(heads, 2)[:, 1]
 
@@ -116,7 +100,7 @@ def attention(shape, a, mask, softcap=0, dense=None, alibi=False, t5=None, xl=No
     if softcap:
         score = softcap * torch.tanh(score / softcap)
     distance = torch.arange(shape["s"])[None] - (shape["q_begin"] + torch.arange(shape["n"])[:, None])
-    visible = mask_of(shape, mask, a["table"]).expand(score.shape)
+    visible = mask_of(shape, mask, a).expand(score.shape)
     if alibi:
         slopes = alibi_slopes(shape["hq"])
         bias = -slopes[:, None, None] * distance.abs()
@@ -168,8 +152,7 @@ def cases_of(name):
 
 
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
+    begin(OUT)
     entries = []
     for name, shape in SHAPES.items():
         b, hq, hkv, n, s, d, dv = (shape[x] for x in ("b", "hq", "hkv", "n", "s", "d", "dv"))
@@ -178,8 +161,7 @@ def main():
         a = dict(q=gauss(b, hq, n, d), k=gauss(b, hkv, s, d), v=gauss(b, hkv, s, dv), table=table,
                  dense=gauss(b, hq, n, s) if name == "short" else gauss(1, 1, n, s), dense_keys=gauss(b, 1, 1, s),
                  table_t5=gauss(BUCKETS, hq), u=gauss(hq, d), v_bias=gauss(hq, d), r=gauss(s, hq, d), sink=gauss(hq))
-        for role, value in a.items():
-            np.save(OUT / f"{name}.{role}.npy", value)
+        save(OUT, name, a)
         outs, lses = [], []
         for term, mask, parameters in cases_of(name):
             out, lse = attention(shape, a, mask, **parameters)
@@ -188,10 +170,8 @@ def main():
                                 q_begin=shape["q_begin"], **parameters))
             outs.append(out.numpy())
             lses.append(lse.numpy())
-        np.save(OUT / f"{name}.out.npy", np.stack(outs))
-        np.save(OUT / f"{name}.lse.npy", np.stack(lses))
-    lines = ",\n".join(json.dumps(entry) for entry in entries)
-    (OUT / "cases.json").write_text(f"[\n{lines}\n]\n")
+        save(OUT, name, {"out": np.stack(outs), "lse": np.stack(lses)})
+    save_cases(OUT, entries)
 
     buckets = []
     for count, far, both in ((32, 128, True), (32, 128, False), (32, 256, True), (64, 128, False), (16, 64, True),
