@@ -38,9 +38,9 @@ class REGARD_API MaskView {
   Interval queries() const noexcept;
   Interval keys() const noexcept;
 
-  /// Visible pairs over all batch rows and heads; one row's visible keys. From intervals where the expression has only
-  /// interval terms, else by counting bits. Errors: kInvalidArgument for a row or position outside, kResourceExhausted
-  /// beyond 2^63 - 1, kCancelled. Time grows with the rows, a hundred nanoseconds each.
+  /// Visible pairs over all batch rows and heads; one row's visible keys. Errors: kInvalidArgument for a row or position outside,
+  /// kResourceExhausted beyond 2^63 - 1, kCancelled. Time: with up to 32 interval terms, that of a few rows for each block, chunk or
+  /// document, however long; with more, of each row (a hundred nanoseconds); else of each pair, 64 at a time.
   int64_t count(const StopToken* stop = nullptr) const;
   int64_t count_row(int64_t batch, int64_t head, int64_t q) const;
 

@@ -1,11 +1,10 @@
-// Answers of a plan that come from intervals: tile classes, hulls, counts.
+// Answers of a plan that come from intervals: tile classes, hulls, counts of rows.
 #include "mask/plan.h"
 
 #include <bit>
 #include <utility>
 
 #include "base/check.h"
-#include "base/checked.h"
 #include "mask/program.h"
 
 namespace regard {
@@ -219,22 +218,6 @@ int64_t MaskPlan::count_row(int64_t b, int64_t h, int64_t q, Interval keys) cons
     for (size_t w = 0; w < words.size(); ++w) count += std::popcount(words[w] & inside[w]);
   }
   return count;
-}
-
-int64_t MaskPlan::count_total(Interval queries, Interval keys, const StopToken* stop) const {
-  const int64_t batches = depends_on_batch() ? batch() : std::min<int64_t>(batch(), 1);
-  const int64_t heads = depends_on_head() ? num_q_heads() : std::min<int64_t>(num_q_heads(), 1);
-  std::optional<int64_t> total = 0;
-  for (int64_t b = 0; b < batches; ++b)
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t q = std::max<int64_t>(0, queries.begin); q < queries.end && total; ++q) {
-        if (stop != nullptr && stop->stop_requested()) fail(Code::kCancelled, "[MaskPlan::count_total] stopped on request");
-        total = checked_add(*total, count_row(b, h, q, keys));
-      }
-  if (total && !depends_on_batch() && batches > 0) total = checked_mul(*total, batch());
-  if (total && !depends_on_head() && heads > 0) total = checked_mul(*total, num_q_heads());
-  if (!total) fail(Code::kResourceExhausted, "[MaskPlan::count_total] more than 2^63 - 1 visible pairs");
-  return *total;
 }
 
 bool MaskPlan::depends_on_batch() const noexcept { return compiled_->depends_on_batch; }

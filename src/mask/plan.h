@@ -50,8 +50,8 @@ class MaskPlan {
   /// How many of `keys` row q sees: from intervals where the expression has only interval terms, by counting bits
   /// otherwise.
   int64_t count_row(int64_t b, int64_t h, int64_t q, Interval keys) const noexcept;
-  /// The visible pairs of all batch rows, heads and `queries` with `keys`. Errors: kResourceExhausted beyond 2^63 - 1,
-  /// kCancelled.
+  /// The visible pairs of all batch rows, heads and `queries` with `keys`: stretches of rows at once where the expression
+  /// has up to 32 terms and only interval terms, else row by row. Errors: kResourceExhausted beyond 2^63 - 1, kCancelled.
   int64_t count_total(Interval queries, Interval keys, const StopToken* stop = nullptr) const;
 
   bool depends_on_batch() const noexcept;

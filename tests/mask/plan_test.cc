@@ -130,6 +130,48 @@ RC_GTEST_PROP(MaskPlanLaws, CountsAreExact, ()) {
   RC_ASSERT(plan.count_total(queries, keys) == total);
 }
 
+// Long stretches, far from 0 and up to where positions end: the sum of the rows, which are compared with the pairs above.
+RC_GTEST_PROP(MaskPlanLaws, StretchesAddUpToTheirRows, ()) {
+  const int64_t size = pick(1, 400);
+  const Rule rule = random_rule(size, Kinds::kIntervals);
+  const MaskPlan plan(rule.mask, {}, kBatch, kHeads);
+  const int64_t begins[] = {0, pick(0, size), int64_t{1} << 40, kUnlimited - 2 * size};
+  const int64_t begin = begins[pick(0, 4)];
+  const Interval queries{begin, begin + 2 * size}, keys{std::max<int64_t>(0, begin - pick(0, 500)), begin + pick(0, 2 * size)};
+  int64_t total = 0;
+  for (int64_t b = 0; b < kBatch; ++b)
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t q = queries.begin; q < queries.end; ++q) total += plan.count_row(b, h, q, keys);
+  RC_ASSERT(plan.count_total(queries, keys) == total);
+}
+
+TEST(MaskPlan, CountsOfManyRowsAreTheirFormulas) {
+  const auto count = [](const char* text, int64_t q_len, int64_t kv_len, int64_t batch = 1) {
+    return MaskPlan(Mask::parse(text), {}, batch, 1).count_total({0, q_len}, {0, kv_len});
+  };
+  const int64_t n = 10'000'000, w = 128, far = int64_t{1} << 31;
+  const uint64_t before = mask_pair_evaluations;
+  EXPECT_EQ(count("causal", n, n), n * (n + 1) / 2);
+  EXPECT_EQ(count("causal & window(127, 0)", n, n), w * (w + 1) / 2 + (n - w) * w);
+  EXPECT_EQ(count("causal & (window(127, 0) | sinks(4))", n, n), w * (w + 1) / 2 + (n - w) * w + 3 * 4 / 2 + 4 * (n - w - 3));
+  EXPECT_EQ(count("~window(127, 127)", n, n), n * n - (n * (2 * w - 1) - w * (w - 1)));
+  EXPECT_EQ(count("causal & chunk(1000000)", n, n), 10 * (int64_t{1000000} * 1000001 / 2));
+  // Up to 2^63 - 1 pairs and not one more.
+  EXPECT_EQ(count("causal", far, kUnlimited), far * (far + 1) / 2);
+  EXPECT_EQ(count("full", 1, kUnlimited), kUnlimited);
+  EXPECT_EQ(count("full", 7, kUnlimited / 7), kUnlimited);  // 2^63 - 1 is a multiple of 7
+  EXPECT_EQ(count("full", kUnlimited, 1), kUnlimited);
+  EXPECT_EQ(mask_pair_evaluations, before);
+  const std::tuple<const char*, int64_t, int64_t, int64_t> beyond[] = {
+      {"full", 2, kUnlimited, 1}, {"causal", kUnlimited, kUnlimited, 1}, {"full | prefix(3)", int64_t{1} << 32, int64_t{1} << 31, 1}, {"causal", int64_t{1} << 32, int64_t{1} << 32, 2}};
+  for (const auto& [text, q_len, kv_len, batch] : beyond)
+    try {
+      ADD_FAILURE() << text << ": " << count(text, q_len, kv_len, batch);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kResourceExhausted) << error.what();
+    }
+}
+
 // Beyond kMaxPieceAtoms terms rows are not cut into pieces: less is decided, nothing is wrong, counts stay exact.
 RC_GTEST_PROP(MaskPlanLaws, ExpressionsOfManyTerms, ()) {
   const int64_t size = pick(1, 24), end = size + kPad;
