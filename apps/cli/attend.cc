@@ -152,7 +152,7 @@ int run_attend(Context& context) {
   looks.reserve(q, k);
   const TensorView<float> lse(lse_values.values.data(), {q.batch(), q.heads(), q.length()});
   try {
-    attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
+    looks.attend(q, k, v, mask, options, out, lse);
   } catch (const Error& error) {
     if (error.code() != Code::kInvalidArgument) throw;
     throw UsageError(in_options(error.what()));

@@ -46,8 +46,8 @@ void LookRequest::reserve(const Tensor& q, const Tensor& k) {
   if (!sums_path_.empty()) sums_ = empty_tensor({q.batch(), q.heads(), k.length()});
 }
 
-void LookRequest::run_statistics(Tensor& q, Tensor& k, TensorView<const float> lse, const Mask& mask, const AttentionOptions& options) {
-  const size_t rows = largest_keys_.size(), count = statistics().size();
+RowStatistics LookRequest::row_statistics(const Tensor& q) {
+  const size_t rows = largest_keys_.size();
   const auto column = [&](size_t i) { return TensorView<float>(columns_.data() + i * rows, {q.batch(), q.heads(), q.length()}); };
   RowStatistics to;
   to.total = column(0);
@@ -56,18 +56,32 @@ void LookRequest::run_statistics(Tensor& q, Tensor& k, TensorView<const float> l
   to.largest = column(3);
   to.largest_key = {largest_keys_.data(), {q.batch(), q.heads(), q.length()}};
   if (set_) to.mass = column(5);
-  attention_statistics(q.view(), k.view(), lse, mask, options, {0, q.length()}, {.mask = set_}, to);
+  return to;
+}
+
+void LookRequest::save_statistics(std::vector<WrittenArray>& written) {
+  const size_t rows = largest_keys_.size(), count = statistics().size();
   for (size_t r = 0; r < rows; ++r) columns_[4 * rows + r] = static_cast<float>(largest_keys_[r]);
   for (size_t r = 0; r < rows; ++r)
     for (size_t i = 0; i < count; ++i) stats_.values[r * count + i] = columns_[i * rows + r];
+  save_npy(stats_path_, stats_.shape, stats_.values);
+  written.push_back({stats_path_, "float32", stats_.shape, statistics()});
+}
+
+void LookRequest::attend(Tensor& q, Tensor& k, Tensor& v, const Mask& mask, const AttentionOptions& options, Tensor& out, TensorView<float> lse) {
+  // Weights after dropout are known only when those before it are summed up.
+  statistics_done_ = !stats_path_.empty() && !(options.dropout && options.dropout->weights == Dropout::Weights::kAfter);
+  if (statistics_done_)
+    attend_with_statistics(q.view(), k.view(), v.view(), mask, options, out.view(), lse, {.mask = set_}, row_statistics(q));
+  else
+    regard::attend(q.view(), k.view(), v.view(), mask, options, out.view(), lse);
 }
 
 void LookRequest::run(Tensor& q, Tensor& k, TensorView<const float> lse, const Mask& mask, const AttentionOptions& options,
                       std::vector<WrittenArray>& written) {
   if (!stats_path_.empty()) {
-    run_statistics(q, k, lse, mask, options);
-    save_npy(stats_path_, stats_.shape, stats_.values);
-    written.push_back({stats_path_, "float32", stats_.shape, statistics()});
+    if (!statistics_done_) attention_statistics(q.view(), k.view(), lse, mask, options, {0, q.length()}, {.mask = set_}, row_statistics(q));
+    save_statistics(written);
   }
   if (!top_shape_.empty()) {
     const TensorView<int64_t> keys(top_keys_.data(), {top_shape_[0], top_shape_[1], top_shape_[2], top_shape_[3]});

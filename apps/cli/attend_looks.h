@@ -24,12 +24,15 @@ class LookRequest {
 
   /// Takes the memory for a call over these tensors. Errors: as empty_tensor().
   void reserve(const Tensor& q, const Tensor& k);
-  /// Computes and writes. Errors: as the functions of attention_weights.h and save_npy().
+  /// attend(), which takes the statistics along. Errors: as attend_with_statistics().
+  void attend(Tensor& q, Tensor& k, Tensor& v, const Mask& mask, const AttentionOptions& options, Tensor& out, TensorView<float> lse);
+  /// Computes what is left and writes. Errors: as the functions of attention_weights.h and save_npy().
   void run(Tensor& q, Tensor& k, TensorView<const float> lse, const Mask& mask, const AttentionOptions& options,
            std::vector<WrittenArray>& written);
 
  private:
-  void run_statistics(Tensor& q, Tensor& k, TensorView<const float> lse, const Mask& mask, const AttentionOptions& options);
+  RowStatistics row_statistics(const Tensor& q);
+  void save_statistics(std::vector<WrittenArray>& written);
   std::vector<std::string> statistics() const;
 
   std::string stats_path_, top_path_, top_weights_path_, sums_path_;
@@ -38,6 +41,7 @@ class LookRequest {
   Tensor stats_, top_weights_, sums_;
   std::vector<int64_t> top_shape_, top_keys_, largest_keys_;
   std::vector<float> columns_;  // of the statistics, one after another
+  bool statistics_done_ = false;
 };
 
 }  // namespace regard::cli

@@ -159,6 +159,19 @@ class Attend(Case):
                 self.assertAlmostEqual(c[head * 7 + j], sum(w[(head * 5 + i) * 7 + j] for i in range(5)), delta=3e-6)
         self.ok("attend", *words, "--stats", stats)
         self.assertEqual(load_npy(stats)[0], (B, H, 5, 5))
+        # Behind several tiles of keys, too, looking does not touch the result; after dropout statistics are made in a pass of their own.
+        data, long_words = self.tensors(9, 600)
+        long_words += ["--mask", "causal", "--q-begin", 591]
+        lses = self.path("l.npy"), self.path("plain_l.npy")
+        self.ok("attend", *long_words, "--out", plain, "--lse", lses[1])
+        self.ok("attend", *long_words, "--out", out, "--lse", lses[0], "--stats", stats)
+        for looked_at, untouched in ((out, plain), lses):
+            with open(looked_at, "rb") as looked, open(untouched, "rb") as unlooked:
+                self.assertEqual(looked.read(), unlooked.read())
+        self.ok("attend", *long_words, "--dropout", 0.5, "--seed", 3, "--dropout-weights", "after", "--weights", weights, "--stats", stats)
+        (_, w), (_, s) = map(load_npy, (weights, stats))
+        for row in range(B * H * 9):
+            self.assertAlmostEqual(s[row * 5], sum(w[row * 600:row * 600 + 600]), delta=1e-5)
         self.refused(2, "--top-k needs --top", "attend", *words, "--out", out, "--top-k", 3)
         self.refused(2, "--stats-set needs --stats", "attend", *words, "--out", out, "--stats-set", "full")
 
