@@ -9,8 +9,10 @@ bf16 problems), clips their length to 1 and runs the fused AdamW, with decay on 
 """
 import contextlib
 import json
+import os
 import pathlib
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -118,9 +120,7 @@ def step():
     return loss.item()
 
 
-def main():
-    if len(sys.argv) != 2 or sys.argv[1] not in ("eager", "compiled"):
-        sys.exit("pytorch_train.py: expected eager or compiled")
+def serve():
     say({"name": f"PyTorch, {sys.argv[1]}", "version": torch.__version__, "features": torch.backends.cpu.get_cpu_capability()})
     for line in sys.stdin:
         words = line.split()
@@ -133,6 +133,15 @@ def main():
             say({"seconds": (time.perf_counter() - begin) / len(losses), "losses": losses})
         else:
             sys.exit(f"pytorch_train.py: expected load or run, got {line!r}")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] not in ("eager", "compiled"):
+        sys.exit("pytorch_train.py: expected eager or compiled")
+    # What torch.compile left in the cache of the machine may be half written: nothing of it is used, and nothing is left there.
+    with tempfile.TemporaryDirectory(prefix="pytorch_train-", ignore_cleanup_errors=True) as cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        serve()
 
 
 if __name__ == "__main__":
