@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <set>
 
@@ -14,11 +13,14 @@
 #include "regard/poem.h"
 #include "regard/tokenizer_training.h"
 #include "runtime/thread_pool.h"
+#include "support/refusal.h"
 #include "support/tiny_poet.h"
 #include "text/utf8.h"
 
 namespace regard {
 namespace {
+
+using test::message_of;
 
 std::u32string characters(std::string_view text) {
   std::u32string out;
@@ -35,17 +37,6 @@ std::string utf8(std::u32string_view text) {
   std::string out;
   for (const char32_t c : text) append_utf8(out, c);
   return out;
-}
-
-std::string message_of(const std::function<void()>& call, Code code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
 }
 
 class PoemTest : public testing::Test {

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <fstream>
-#include <functional>
 #include <sstream>
 #include <string>
 
@@ -12,23 +11,14 @@
 #include "regard/error.h"
 #include "regard/model.h"
 #include "support/golden.h"
+#include "support/refusal.h"
 #include "support/temp_dir.h"
 
 namespace regard {
 namespace {
 
+using test::message_of;
 using testing_support::TempDir;
-
-std::string message_of(const std::function<void()>& run, Code code) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
-}
 
 std::vector<float> logits(const Model& model) {
   const std::vector<int32_t> ids = {1, 7, 40, 8, 90, 7};

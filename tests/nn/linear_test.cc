@@ -16,11 +16,13 @@
 #include "kernels/registry.h"
 #include "support/cases.h"
 #include "support/random_weights.h"
+#include "support/refusal.h"
 
 namespace regard::nn {
 namespace {
 
 using ::regard::test::kWeightTypes;
+using ::regard::test::message_of;
 using ::regard::test::random_weights;
 using ::testing::HasSubstr;
 
@@ -190,18 +192,6 @@ TEST(Linear, EmptySizes) {
   small.forward(pool, {x.data(), {1, 1}}, {y.data(), {1, 1}});
   EXPECT_EQ(y[0], 3.0f);
   EXPECT_EQ(y[1], 0.0f);
-}
-
-template <class F>
-std::string message_of(F&& f, Code code = Code::kInvalidArgument) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code);
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(Linear, RefusalsNameTheNumbers) {

@@ -15,10 +15,12 @@
 #include "kernels/reference/gemm.h"
 #include "kernels/registry.h"
 #include "nn/linear.h"
+#include "support/refusal.h"
 
 namespace regard::nn::training {
 namespace {
 
+using ::regard::test::message_of;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
@@ -331,18 +333,6 @@ void expect_packed_once(const Case& a) {
   EXPECT_EQ(backward(), dx2);
 }
 TEST(TrainableLinear, ChangedWeightsArePackedOnce) { expect_packed_once(Case(20, 30, 40)); }
-
-template <class F>
-std::string message_of(F&& f, Code code = Code::kInvalidArgument) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), code);
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 TEST(TrainableLinear, RefusalsNameTheNumbers) {
   const Case c(4, 3, 5);
