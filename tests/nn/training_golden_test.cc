@@ -20,6 +20,37 @@ TransformerConfig config_of(const nlohmann::json& c) {
   config.label_smoothing = c.value("label_smoothing", 0.0);
   config.z_loss = c.value("z_loss", 0.0);
   const std::string kind = c["kind"];
+  const bool gemma = kind == "gemma2" || kind == "gemma3";
+  if (gemma || kind == "qwen3") {
+    config.hidden_size = 16;
+    config.num_q_heads = 4;
+    config.num_kv_heads = 2;
+    config.head_dim = 6;
+    config.position = PositionKind::kRope;
+    config.norm = NormKind::kRms;
+    config.activation = Activation::kSilu;
+    config.feed_forward = FeedForwardKind::kGated;
+    config.biases = Biases::kNone;
+    config.head = Head::kUntied;
+    config.naming = ParameterNaming::kLlama;
+    config.query_key_norm = kind != "gemma2";
+    config.attention_scale = 1 / std::sqrt(6.0);  // in double, as there
+  }
+  if (gemma) {
+    config.placement = NormPlacement::kSandwich;
+    config.norm_gain = NormGain::kOnePlusStored;
+    config.activation = Activation::kGeluTanh;
+    config.head = Head::kTied;
+    config.attention_scale = 1.0 / 3;
+    config.embedding_scale = 4;
+    config.window = 3;
+    config.windowed = {true, false};
+    if (kind == "gemma3") config.windowed_rope.theta = 5;
+  }
+  if (kind == "gemma2") {
+    config.attention_softcap = 2;
+    config.final_softcap = 3;
+  }
   if (kind == "llama") {
     config.hidden_size = 16;
     config.num_q_heads = 4;
@@ -99,12 +130,13 @@ void compare(const nlohmann::json& c, double tolerance) {
   }
 }
 
-// Double differs by the rounding of what is stored, float by its own.
+// Double differs by the rounding of what is stored (f32, and in the younger cases f64), float by its own.
 TEST(TrainingGolden, LossAndGradientsAreThoseOfPyTorch) {
   const nlohmann::json cases = nlohmann::json::parse(std::ifstream(golden_path("training/cases.json")));
-  ASSERT_EQ(cases.size(), 4u);
+  ASSERT_EQ(cases.size(), 7u);
   for (const auto& c : cases) {
-    compare<double>(c, 1e-6);
+    const std::string kind = c["config"]["kind"];
+    compare<double>(c, kind == "qwen3" || kind == "gemma2" || kind == "gemma3" ? 1e-8 : 1e-6);
     compare<float>(c, 2e-5);
   }
 }

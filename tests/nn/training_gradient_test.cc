@@ -89,17 +89,29 @@ TEST(TrainingRegistry, CoversEveryChoice) {
   std::set<std::pair<nn::Activation, nn::FeedForwardKind>> activations;
   std::set<std::pair<nn::NormKind, nn::NormPlacement>> norms;
   std::set<nn::Biases> biases;
+  std::set<nn::NormGain> gains;
+  std::set<nn::NormKind> query_key_norms;
+  std::set<std::pair<bool, bool>> caps;  // of scores and logits
+  std::set<nn::PositionKind> windows;  // of some layers
   for (const TrainingCase& c : training_cases()) {
     positions.insert(c.config.position);
     architectures.insert(c.config.architecture);
     activations.insert({c.config.activation, c.config.feed_forward});
     norms.insert({c.config.norm, c.config.placement});
     biases.insert(c.config.biases);
+    gains.insert(c.config.norm_gain);
+    if (c.config.query_key_norm) query_key_norms.insert(c.config.norm);
+    caps.insert({c.config.attention_softcap != 0, c.config.final_softcap != 0});
+    if (!c.config.windowed.empty()) windows.insert(c.config.position);
   }
   EXPECT_EQ(positions.size(), 7u);
   EXPECT_EQ(architectures.size(), 3u);
   EXPECT_EQ(activations.size(), 8u);
-  EXPECT_EQ(norms.size(), 4u);
+  EXPECT_EQ(norms.size(), 6u);
+  EXPECT_EQ(gains.size(), 2u);
+  EXPECT_EQ(query_key_norms.size(), 2u);
+  EXPECT_EQ(caps.size(), 3u);
+  EXPECT_EQ(windows.size(), 2u);
   EXPECT_EQ(biases.size(), 4u);
 }
 

@@ -45,7 +45,7 @@ class TapeTransformer {
         x = stack(side, c_.architecture == nn::Architecture::kEncoder ? nn::training::StackKind::kEncoder : nn::training::StackKind::kDecoder, nullptr);
       }
       const Var head = parameters_.at(c_.head == nn::Head::kTied ? nn::training::embedding_name(c_) : nn::training::head_name(c_) + ".weight");
-      const Var logits = tape_.times(x, tape_.transposed(head));
+      const Var logits = capped(tape_.times(x, tape_.transposed(head)), c_.final_softcap);
       for (int64_t t = 0; t < n; ++t)
         if (const int32_t label = data.labels[static_cast<size_t>(b * data.seq + t)]; label != nn::kIgnoredLabel)
           total = tape_.add(total, loss(logits, t, label));
@@ -91,8 +91,16 @@ class TapeTransformer {
     if (c_.norm == nn::NormKind::kLayer) x = tape_.subtract(x, tape_.scale(tape_.row_sums(x), 1 / n));
     const Var variance = tape_.scale(tape_.row_sums(tape_.multiply(x, x)), 1 / n);
     x = tape_.multiply(x, tape_.power(tape_.add(variance, tape_.constant(c_.norm_eps)), -0.5));
-    x = tape_.multiply(x, parameters_.at(name + ".weight"));
+    const Var stored = parameters_.at(name + ".weight");
+    x = tape_.multiply(x, c_.norm_gain == nn::NormGain::kStored ? stored : tape_.add(stored, tape_.constant(1)));
     return has(name + ".bias") ? tape_.add(x, parameters_.at(name + ".bias")) : x;
+  }
+
+  // c tanh(x / c), where c is not 0.
+  Var capped(Var x, double c) {
+    if (c == 0) return x;
+    const Var t = tape_.map(tape_.scale(x, 1 / c), [](double v) { return std::tanh(v); }, [](double v) { return 1 / (std::cosh(v) * std::cosh(v)); });
+    return tape_.scale(t, c);
   }
 
   Var activation(Var x) {
@@ -115,14 +123,14 @@ class TapeTransformer {
   }
 
   // Pairs (i, i + half) or (2i, 2i + 1) as complex numbers times e^(i position f).
-  Var rotated(Var x, const Side& side) {
-    const int64_t half = c_.rope.rotary_dim / 2, dim = tape_.columns(x);
-    const std::vector<double> frequencies = Rope(c_.rope).frequencies();
+  Var rotated(Var x, const Side& side, const RopeConfig& rope) {
+    const int64_t half = rope.rotary_dim / 2, dim = tape_.columns(x);
+    const std::vector<double> frequencies = Rope(rope).frequencies();
     std::vector<double> cos(static_cast<size_t>(side.n * dim), 1.0), sin(static_cast<size_t>(side.n * dim), 0.0);
     std::vector<int64_t> partner(static_cast<size_t>(side.n * dim), -1);
     for (int64_t t = 0; t < side.n; ++t)
       for (int64_t i = 0; i < half; ++i) {
-        const bool split = c_.rope.order == RopeOrder::kHalfSplit;
+        const bool split = rope.order == RopeOrder::kHalfSplit;
         const auto a = static_cast<size_t>(t * dim + (split ? i : 2 * i)), b = static_cast<size_t>(t * dim + (split ? i + half : 2 * i + 1));
         const double angle = static_cast<double>(side.position(t)) * frequencies[static_cast<size_t>(i)];
         cos[a] = cos[b] = std::cos(angle);
@@ -136,7 +144,7 @@ class TapeTransformer {
   }
 
   Var attention(Var x, const Side& side, const nn::training::AttentionNames& names, nn::training::WeightLayout layout,
-                nn::training::StackKind kind, const Var* memory, bool cross) {
+                nn::training::StackKind kind, const Var* memory, bool cross, bool windowed = false) {
     const int64_t dim = c_.head_dim, q_width = c_.num_q_heads * dim, kv_width = c_.num_kv_heads * dim, n = side.n;
     if (cross && memory == nullptr) {  // nothing to look at: the output's bias alone
       const Var zeros = tape_.leaf(n, q_width, std::vector<double>(static_cast<size_t>(n * q_width), 0.0));
@@ -159,19 +167,25 @@ class TapeTransformer {
     for (int64_t h = 0; h < c_.num_q_heads; ++h) {
       const int64_t shared = h / (c_.num_q_heads / c_.num_kv_heads);
       Var qh = columns(q, h * dim, dim), kh = columns(k, shared * dim, dim);
+      if (!names.query_norm.empty()) {
+        qh = norm(qh, names.query_norm);
+        kh = norm(kh, names.key_norm);
+      }
       if (!cross && c_.position == nn::PositionKind::kRope) {
-        qh = rotated(qh, side);
-        kh = rotated(kh, side);
+        qh = rotated(qh, side, windowed ? c_.windowed_rope : c_.rope);
+        kh = rotated(kh, side, windowed ? c_.windowed_rope : c_.rope);
       }
       std::vector<double> visible;
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < m; ++j) {
           const Mask& mask = kind == nn::training::StackKind::kDecoder ? c_.mask : c_.encoder_mask;
-          visible.push_back(cross || (mask.allowed(side.b, h, i, j) && side.same_document(i, j)) ? 1.0 : 0.0);
+          const bool near = !windowed || (j <= i && i - j < c_.window);
+          visible.push_back(cross || (near && mask.allowed(side.b, h, i, j) && side.same_document(i, j)) ? 1.0 : 0.0);
         }
       const bool xl = !cross && c_.position == nn::PositionKind::kXl;
       const Var content = xl ? tape_.add(qh, table_rows(parameters_.at(names.content_bias), {h})) : qh;
       Var scores = tape_.scale(tape_.times(content, tape_.transposed(kh)), c_.attention_scale);
+      scores = capped(scores, c_.attention_softcap);
       if (!cross && c_.position != nn::PositionKind::kRope) scores = biased(scores, qh, side, names, kind, h);
       const Var weights = tape_.softmax(scores, tape_.leaf(n, m, std::move(visible)));
       const Var oh = tape_.times(weights, columns(v, shared * dim, dim));
@@ -220,7 +234,8 @@ class TapeTransformer {
   }
 
   template <class Branch>
-  Var residual(Var x, const std::string& name, Branch branch) {
+  Var residual(Var x, const std::string& name, const std::string& on_branch, Branch branch) {
+    if (c_.placement == nn::NormPlacement::kSandwich) return tape_.add(x, norm(branch(norm(x, name)), on_branch));
     if (c_.placement == nn::NormPlacement::kPre) return tape_.add(x, branch(norm(x, name)));
     return norm(tape_.add(x, branch(x)), name);
   }
@@ -247,16 +262,17 @@ class TapeTransformer {
     const int64_t layers = pair && kind == nn::training::StackKind::kEncoder ? c_.num_encoder_layers : c_.num_layers;
     for (int64_t i = 0; i < layers; ++i) {
       const nn::training::BlockNames b = nn::training::block_names(c_, kind, i);
-      x = residual(x, b.self_norm, [&](Var in) { return attention(in, side, b.self, b.layout, kind, nullptr, false); });
-      if (!b.cross_norm.empty()) x = residual(x, b.cross_norm, [&](Var in) { return attention(in, side, b.cross, b.layout, kind, memory, true); });
+      const bool windowed = kind == nn::training::StackKind::kDecoder && nn::is_windowed(c_, i);
+      x = residual(x, b.self_norm, b.self_branch_norm, [&](Var in) { return attention(in, side, b.self, b.layout, kind, nullptr, false, windowed); });
+      if (!b.cross_norm.empty()) x = residual(x, b.cross_norm, "", [&](Var in) { return attention(in, side, b.cross, b.layout, kind, memory, true); });
       if (!b.feed_forward_norm.empty())
-        x = residual(x, b.feed_forward_norm, [&](Var in) {
+        x = residual(x, b.feed_forward_norm, b.feed_forward_branch_norm, [&](Var in) {
           Var y = linear(in, b.feed_forward.up, b.layout);
           y = b.feed_forward.gate.empty() ? activation(y) : tape_.multiply(activation(linear(in, b.feed_forward.gate, b.layout)), y);
           return linear(y, b.feed_forward.down, b.layout);
         });
     }
-    return c_.placement == nn::NormPlacement::kPre ? norm(x, names.norm) : x;
+    return c_.placement == nn::NormPlacement::kPost ? x : norm(x, names.norm);
   }
 
   // (1 - e) (-log p[label]) + e / n sum (-log p) + z (log sum exp)^2

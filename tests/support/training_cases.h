@@ -110,6 +110,41 @@ inline nn::TransformerConfig llama_config() {
   return c;
 }
 
+/// Qwen 3: norms of queries and keys.
+inline nn::TransformerConfig qwen3_config() {
+  nn::TransformerConfig c = llama_config();
+  c.query_key_norm = true;
+  c.head_dim = 6;
+  return c;
+}
+
+/// Gemma 2: norms on both sides of branches that add 1 to what is stored, windows on some layers, soft-caps.
+inline nn::TransformerConfig gemma2_config() {
+  nn::TransformerConfig c = llama_config();
+  c.num_layers = 3;
+  c.placement = nn::NormPlacement::kSandwich;
+  c.norm_gain = nn::NormGain::kOnePlusStored;
+  c.activation = nn::Activation::kGeluTanh;
+  c.head = nn::Head::kTied;
+  c.embedding_scale = 4;
+  c.windowed = {true, false, true};
+  c.window = 3;
+  c.attention_scale = 0.4;
+  c.attention_softcap = 2;
+  c.final_softcap = 5;
+  return c;
+}
+
+/// Gemma 3: no soft-caps, but norms of queries and keys, and rotations of its own for layers with a window.
+inline nn::TransformerConfig gemma3_config() {
+  nn::TransformerConfig c = gemma2_config();
+  c.attention_softcap = c.final_softcap = 0;
+  c.query_key_norm = true;
+  c.rope.theta = 50;
+  c.windowed_rope.theta = 5;
+  return c;
+}
+
 /// Nodes hang from the one two before.
 inline Mask test_tree() { return Mask::tree(MaskList{2}, MaskList{-1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}); }
 
@@ -167,6 +202,43 @@ inline std::vector<TrainingCase> training_cases() {
   add("biases_of_projections", c);
   c.biases = Biases::kAttention;
   add("biases_of_attention", c);
+
+  // Norms of queries and keys, on both sides, with gains above what is stored; windows on some layers; soft-caps.
+  add("qwen3", qwen3_config());
+  c = qwen3_config();
+  c.norm = NormKind::kLayer;
+  c.biases = Biases::kAll;
+  c.num_layers = 1;
+  c.attention_dropout = c.residual_dropout = 0.2;
+  TrainingCase& queries = add("query_key_layer_norm", c);
+  queries.data.lengths = {9, 0, 5};
+  add("gemma2", gemma2_config()).data.lengths = {9, 4, 7};
+  add("gemma3", gemma3_config());
+  c = small_config();
+  c.placement = NormPlacement::kSandwich;
+  c.num_layers = 1;
+  c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.2;
+  add("sandwich_layer_norm", c);
+  c.architecture = Architecture::kEncoder;
+  c.query_key_norm = true;
+  c.position = PositionKind::kXl;
+  c.attention_softcap = 1.5;
+  add("sandwich_encoder", c).data.lengths = {9, 4, 7};
+  c = small_config();
+  c.position = PositionKind::kT5;
+  c.t5_buckets = 6;
+  c.t5_max_distance = 8;
+  c.attention_softcap = 1.5;
+  c.final_softcap = 3;
+  c.windowed = {false, true};
+  c.window = 4;
+  c.label_smoothing = 0.1;
+  c.z_loss = 0.01;
+  add("soft_caps_t5", c);
+  c.architecture = Architecture::kEncoderDecoder;
+  c.windowed.clear();
+  c.query_key_norm = true;
+  add("soft_caps_encoder_decoder", c, 7).data.source_lengths = {7, 3, 0};
 
   // Positions.
   for (const PositionKind position : {PositionKind::kNone, PositionKind::kSinusoidal, PositionKind::kAlibi, PositionKind::kT5, PositionKind::kXl}) {

@@ -11,6 +11,11 @@ before the computation.
   seq2seq  torch.nn.TransformerEncoderLayer and TransformerDecoderLayer, norms before the branches, ReLU, sinusoids, embeddings
            times sqrt(hidden), one tied matrix; lengths on both sides
 
+  qwen3    transformers' Qwen3ForCausalLM: norms of queries and keys
+  gemma2   transformers' Gemma2ForCausalLM: norms on both sides of branches, a window on every other layer, soft-caps
+  gemma3   transformers' Gemma3ForCausalLM: norms of queries and keys, too; windowed layers turn by a base of their own
+The gradients of these three are kept in float64.
+
 The objective is the sum over labels (-100: none) of torch's cross-entropy with label smoothing, and z_loss times the square of
 logsumexp. Labels are those of the token that they stand at: nothing is shifted.
 
@@ -26,7 +31,8 @@ import shutil
 import numpy as np
 import torch
 from float64 import Float64Mode
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "training"
 RNG = np.random.default_rng(2032)
@@ -35,9 +41,9 @@ BATCH, SEQ = 3, 8
 CASES = []
 
 
-def draw(shape, name):
-    """Values far from a model that knows nothing, rounded to float32."""
-    scale, centre = (0.2, 1.0) if ("norm" in name or ".ln_" in name) and name.endswith("weight") else (0.35, 0.0)
+def draw(shape, name, gain=1.0):
+    """Values far from a model that knows nothing, rounded to float32; `gain` is around what those of norms lie."""
+    scale, centre = (0.2, gain) if ("norm" in name or ".ln_" in name) and name.endswith("weight") else (0.35, 0.0)
     return torch.tensor(RNG.normal(centre, scale, shape).astype(np.float32).astype(np.float64))
 
 
@@ -58,11 +64,12 @@ def some_labels(batch, seq, share=0.8):
     return labels
 
 
-def keep(name, config, parameters, loss, tokens, labels, lengths=None, source=None, source_lengths=None):
+def keep(name, config, parameters, loss, tokens, labels, lengths=None, source=None, source_lengths=None,
+         kept=np.float32):
     loss.backward()
     names = list(parameters)
     np.save(OUT / f"{name}.values.npy", np.concatenate([parameters[n].detach().numpy().ravel() for n in names]).astype(np.float32))
-    np.save(OUT / f"{name}.gradients.npy", np.concatenate([parameters[n].grad.numpy().ravel() for n in names]).astype(np.float32))
+    np.save(OUT / f"{name}.gradients.npy", np.concatenate([parameters[n].grad.numpy().ravel() for n in names]).astype(kept))
     counted = labels.clone()
     if lengths is not None:
         counted[~real(lengths, labels.shape[1])] = -100
@@ -80,12 +87,12 @@ def real(lengths, seq):
     return torch.arange(seq)[None, :] < lengths[:, None]
 
 
-def library_model(model):
+def library_model(model, gain=1.0):
     """Draws the parameters of a Hugging Face model; tied ones are listed once."""
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, p in parameters.items():
-            p.copy_(draw(tuple(p.shape), name))
+            p.copy_(draw(tuple(p.shape), name, gain))
     return parameters
 
 
@@ -112,6 +119,31 @@ def llama():
         logits = model(tokens, attention_mask=real(lengths, SEQ).long()).logits
         loss = objective(logits, labels, 0.1, 0.01)
     keep("llama", dict(kind="llama", label_smoothing=0.1, z_loss=0.01), parameters, loss, tokens, labels, lengths)
+
+
+def decoder(name, model_class, config, gain=1.0):
+    """A causal model of the library, sequences of different lengths."""
+    lengths = torch.tensor([8, 3, 6])
+    with Float64Mode():
+        model = model_class(config).double()
+        parameters = library_model(model, gain)
+        tokens, labels = ids(BATCH, SEQ), some_labels(BATCH, SEQ)
+        labels[~real(lengths, SEQ)] = -100
+        loss = objective(model(tokens, attention_mask=real(lengths, SEQ).long(), use_cache=False).logits, labels, 0.0, 0.0)
+    keep(name, dict(kind=name), parameters, loss, tokens, labels, lengths, kept=np.float64)
+
+
+def newer_decoders():
+    common = dict(vocab_size=V, hidden_size=16, intermediate_size=WIDTH, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+                  max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, attn_implementation="eager", bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    plain = dict(rope_type="default", rope_theta=10000.0)
+    decoder("qwen3", Qwen3ForCausalLM, Qwen3Config(**common, num_hidden_layers=LAYERS, tie_word_embeddings=False, rope_parameters=plain))
+    # Scores and logits well into the bend of tanh.
+    decoder("gemma2", Gemma2ForCausalLM, Gemma2Config(**common, num_hidden_layers=LAYERS, query_pre_attn_scalar=9, sliding_window=3, attn_logit_softcapping=2.0,
+                                                      final_logit_softcapping=3.0, rope_parameters=plain), gain=0.0)
+    decoder("gemma3", Gemma3ForCausalLM, Gemma3TextConfig(
+        **common, num_hidden_layers=LAYERS, query_pre_attn_scalar=9, sliding_window=3, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(full_attention=plain, sliding_attention=dict(rope_type="default", rope_theta=5.0))), gain=0.0)
 
 
 class Layers:
@@ -210,6 +242,7 @@ def main():
     llama()
     encoder()
     seq2seq()
+    newer_decoders()
     (OUT / "cases.json").write_text(json.dumps(CASES) + "\n")
 
 

@@ -6,7 +6,8 @@ namespace regard::nn::training {
 
 template <class T>
 Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden,
-                        std::shared_ptr<const AttentionCore<T>> core, const LinearStyle& style, const LinearStyle& output_style)
+                        std::shared_ptr<const AttentionCore<T>> core, const LinearStyle& style, const LinearStyle& output_style,
+                        const NormStyle& norm)
     : kind_(kind),
       hidden_(hidden),
       q_width_(core->config().num_q_heads * core->config().head_dim),
@@ -20,6 +21,10 @@ Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionName
     value_ = Linear<T>(store, names.value, hidden, kv_width_, style);
   }
   output_ = Linear<T>(store, names.output, q_width_, hidden, output_style);
+  if (!names.query_norm.empty()) {
+    query_norm_.emplace(store, names.query_norm, norm, core_->config().head_dim);
+    key_norm_.emplace(store, names.key_norm, norm, core_->config().head_dim);
+  }
   if (names.relative.empty()) return;
   relative_ = Linear<T>(store, names.relative, hidden, q_width_, {.bias = false, .precision = style.precision});
   const std::vector<int64_t> by_head = {core_->config().num_q_heads, core_->config().head_dim};
@@ -27,10 +32,11 @@ Attention<T>::Attention(ParameterStore<T>& store, Kind kind, const AttentionName
   position_bias_ = store.add(names.position_bias, by_head, WeightDecay::kNone);
 }
 
-// Side by side, as a fused projection writes them.
+// Side by side, as a fused projection writes them; each dense where norms read and write them.
 template <class T>
 typename Attention<T>::Projected Attention<T>::take_projected(Memory& memory, int64_t rows, int64_t key_rows) const {
   Projected p;
+  if (normed()) return {memory.take<T>(rows * q_width_), memory.take<T>(key_rows * kv_width_), memory.take<T>(key_rows * kv_width_), q_width_, kv_width_};
   p.q_stride = self() ? q_width_ + 2 * kv_width_ : q_width_;
   p.kv_stride = self() ? p.q_stride : 2 * kv_width_;
   p.q = memory.take<T>(rows * p.q_stride);
@@ -45,6 +51,12 @@ template <class T>
 typename Attention<T>::Saved Attention<T>::take(Memory& memory, int64_t rows, int64_t key_rows) const {
   Saved s;
   s.projected = take_projected(memory, rows, key_rows);
+  if (normed()) {
+    s.raw_q = memory.take<T>(rows * q_width_);
+    s.raw_k = memory.take<T>(key_rows * kv_width_);
+    s.q_norm = Norm<T>::take(memory, rows * core_->config().num_q_heads);
+    s.k_norm = Norm<T>::take(memory, key_rows * core_->config().num_kv_heads);
+  }
   s.out = memory.take<T>(rows * q_width_);
   s.lse = memory.take<T>(rows * core_->config().num_q_heads);
   return s;
@@ -112,11 +124,15 @@ void Attention<T>::forward(const Context<T>& context, const PositionTables<T>& t
   if (fused_.out() > 0) {
     fused_.forward(context, input, {p.q, {rows, p.q_stride}}, scratch);
   } else {
-    query_.forward(context, input, strided(p.q, rows, q_width_, p.q_stride), scratch);
-    key_.forward(context, keys, strided(p.k, key_rows, kv_width_, p.kv_stride), scratch);
+    query_.forward(context, input, strided(normed() ? saved.raw_q : p.q, rows, q_width_, p.q_stride), scratch);
+    key_.forward(context, keys, strided(normed() ? saved.raw_k : p.k, key_rows, kv_width_, p.kv_stride), scratch);
     value_.forward(context, keys, strided(p.v, key_rows, kv_width_, p.kv_stride), scratch);
   }
   const AttentionCoreConfig& core = core_->config();
+  if (normed()) {
+    query_norm_->forward(context, saved.raw_q, rows * core.num_q_heads, saved.q_norm, p.q);
+    key_norm_->forward(context, saved.raw_k, key_rows * core.num_kv_heads, saved.k_norm, p.k);
+  }
   if (self() && tables.rope.half > 0) {
     rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_q_heads, core.head_dim, p.q, p.q_stride);
     rotate_rows<T>(context, sequences, tables.rope, Turn::kForward, core.num_kv_heads, core.head_dim, p.k, p.kv_stride);
@@ -156,6 +172,10 @@ void Attention<T>::backward(const Context<T>& context, const PositionTables<T>& 
   if (self() && tables.rope.half > 0) {
     rotate_rows<T>(context, sequences, tables.rope, Turn::kBack, core.num_q_heads, core.head_dim, gradients.q, gradients.q_stride);
     rotate_rows<T>(context, sequences, tables.rope, Turn::kBack, core.num_kv_heads, core.head_dim, gradients.k, gradients.kv_stride);
+  }
+  if (normed()) {
+    query_norm_->backward(context, saved.raw_q, saved.q_norm, gradients.q, rows * core.num_q_heads, gradients.q, Accumulate::kOverwrite);
+    key_norm_->backward(context, saved.raw_k, saved.k_norm, gradients.k, key_rows * core.num_kv_heads, gradients.k, Accumulate::kOverwrite);
   }
 
   const TensorView<const T> input(x, {rows, hidden_}), keys(source == nullptr ? x : source->rows, {key_rows, hidden_});

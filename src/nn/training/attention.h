@@ -3,18 +3,22 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "nn/training/attention_core.h"
 #include "nn/training/linear.h"
+#include "nn/training/norm.h"
 
 namespace regard::nn::training {
 
-/// Names of the linear layers. With `fused` queries, keys and values are one projection.
+/// Names of the parameters. With `fused` queries, keys and values are one projection.
 struct AttentionNames {
   std::string fused, query, key, value, output;
   /// Transformer-XL's terms; empty: none.
   std::string relative, content_bias, position_bias;
+  /// Norms of queries and keys, per head; empty: none. Not with `fused`.
+  std::string query_norm, key_norm;
 };
 
 /// What the layers of a stack have in common.
@@ -47,9 +51,9 @@ class Attention {
   enum class Kind { kSelf, kCross };
 
   Attention() = default;
-  /// `core` is shared by the layers of a stack. The styles are those of queries, keys and values, and of the output.
+  /// `core` is shared by layers of a stack. The styles are those of queries, keys and values, of the output, and of norms of queries and keys.
   Attention(ParameterStore<T>& store, Kind kind, const AttentionNames& names, int64_t hidden, std::shared_ptr<const AttentionCore<T>> core,
-            const LinearStyle& style, const LinearStyle& output_style);
+            const LinearStyle& style, const LinearStyle& output_style, const NormStyle& norm);
 
   const Linear<T>& output() const noexcept { return output_; }
 
@@ -63,13 +67,23 @@ class Attention {
   };
   struct Saved {
     Projected projected;
+    // Queries and keys before their norms, dense; null without.
+    T *raw_q = nullptr, *raw_k = nullptr;
+    typename Norm<T>::Saved q_norm, k_norm;
     T* out = nullptr;  // [rows, heads * head_dim]
     T* lse = nullptr;  // [batch, heads, seq]
   };
   Saved take(Memory& memory, int64_t rows, int64_t key_rows) const;
   /// What was taken for the sequences that begin with these rows.
   Saved from(const Saved& saved, int64_t row, int64_t key_row) const {
-    return {saved.projected.from(row, key_row), ahead(saved.out, row * q_width_), ahead(saved.lse, row * core_->config().num_q_heads)};
+    const AttentionCoreConfig& core = core_->config();
+    return {saved.projected.from(row, key_row),
+            ahead(saved.raw_q, row * q_width_),
+            ahead(saved.raw_k, key_row * kv_width_),
+            saved.q_norm.from(row * core.num_q_heads),
+            saved.k_norm.from(key_row * core.num_kv_heads),
+            ahead(saved.out, row * q_width_),
+            ahead(saved.lse, row * core.num_q_heads)};
   }
   MemoryPlan plan(const ThreadPool& pool, const PositionTables<T>& tables, const Sequences& sequences, const Sequences& keys) const;
 
@@ -92,6 +106,7 @@ class Attention {
 
  private:
   bool self() const noexcept { return kind_ == Kind::kSelf; }
+  bool normed() const noexcept { return query_norm_.has_value(); }
   bool relative() const noexcept { return relative_.out() > 0; }
   Projected take_projected(Memory& memory, int64_t rows, int64_t key_rows) const;
   // The vectors of all distances that occur, projected.
@@ -107,6 +122,7 @@ class Attention {
   Kind kind_ = Kind::kSelf;
   int64_t hidden_ = 0, q_width_ = 0, kv_width_ = 0;
   Linear<T> fused_, query_, key_, value_, output_, relative_;
+  std::optional<Norm<T>> query_norm_, key_norm_;
   int content_bias_ = -1, position_bias_ = -1;
   std::shared_ptr<const AttentionCore<T>> core_;
 };

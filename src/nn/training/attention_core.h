@@ -16,6 +16,7 @@ namespace regard::nn::training {
 struct AttentionCoreConfig {
   int64_t num_q_heads = 0, num_kv_heads = 0, head_dim = 0;
   double scale = 1;
+  double softcap = 0;  ///< 0: none
   Mask mask;  ///< key lengths and documents are ANDed with it
   std::vector<float> alibi_slopes;  ///< none: no ALiBi
   int64_t t5_buckets = 0, t5_max_distance = 0;  ///< 0: no T5 bias

@@ -85,7 +85,7 @@ void AttentionCore<double>::forward(const Context<double>& context, const CoreCa
     for (int64_t t = 0; t < seq; ++t) {
       const Row row(context, config_, call, b, head, t);
       lse[item * seq + t] = kernels::reference::attention_row<double>(
-          [&](int64_t i) { return row.content(i); }, dim, dim, 0, call.keys->seq, config_.scale, 0.0,
+          [&](int64_t i) { return row.content(i); }, dim, dim, 0, call.keys->seq, config_.scale, config_.softcap,
           [&](int64_t j, int64_t i) { return row.key(j)[i]; }, [&](int64_t j, int64_t c) { return row.value(j)[c]; },
           [&](int64_t j) { return row.visible(j); }, out.data + row.query_row() * out.row_stride + head * dim, nullptr, row);
     }
@@ -109,7 +109,7 @@ void AttentionCore<double>::backward(const Context<double>& context, const CoreC
         const double* dout_row = dout.data + row.query_row() * dout.row_stride + head * dim;
         double* dq = gradients.dq.data + row.query_row() * gradients.dq.row_stride + head * dim;
         kernels::reference::attention_backward_row<double>(
-            [&](int64_t i) { return row.content(i); }, [&](int64_t c) { return dout_row[c]; }, 0.0, dim, dim, 0, kv_seq, config_.scale, 0.0,
+            [&](int64_t i) { return row.content(i); }, [&](int64_t c) { return dout_row[c]; }, 0.0, dim, dim, 0, kv_seq, config_.scale, config_.softcap,
             [&](int64_t j, int64_t i) { return row.key(j)[i]; }, [&](int64_t j, int64_t c) { return row.value(j)[c]; },
             [&](int64_t j) { return row.visible(j); }, scratch.data(), dq,
             [&](int64_t j) { return gradients.dk.data + row.key_row(j) * gradients.dk.row_stride + kv_head * dim; },

@@ -39,6 +39,7 @@ AttentionOptions options_of(const Context<float>& context, const AttentionCoreCo
   const Sequences &queries = *call.queries, &keys = *call.keys;
   AttentionOptions options;
   options.scale = config.scale;
+  options.softcap = config.softcap;
   options.query_lengths.assign(queries.lengths.begin(), queries.lengths.end());
   options.limits.key_lengths.assign(keys.lengths.begin(), keys.lengths.end());
   if (call.queries == call.keys && !queries.documents.empty()) {

@@ -17,16 +17,19 @@ Block<T>::Block(ParameterStore<T>& store, const TransformerConfig& config, const
   LinearStyle projections = style, output = style;
   projections.bias = config.biases != Biases::kNone;
   output.bias = config.biases == Biases::kAll || config.biases == Biases::kAttention;
-  const auto norm = [&](const std::string& name) { return Norm<T>(store, name, config.norm, config.norm_eps, hidden_); };
+  const NormStyle norms{config.norm, config.norm_eps, config.norm_gain};
+  const auto norm = [&](const std::string& name) { return Norm<T>(store, name, norms, hidden_); };
   self_norm_ = norm(names.self_norm);
-  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), projections, output);
+  self_ = Attention<T>(store, Attention<T>::Kind::kSelf, names.self, hidden_, std::move(self), projections, output, norms);
+  if (placement_ == NormPlacement::kSandwich) self_branch_norm_ = norm(names.self_branch_norm);
   if (!names.cross_norm.empty()) {
     cross_norm_ = norm(names.cross_norm);
-    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), projections, output);
+    cross_.emplace(store, Attention<T>::Kind::kCross, names.cross, hidden_, std::move(cross), projections, output, norms);
   }
   if (!names.feed_forward_norm.empty()) {
     feed_forward_norm_ = norm(names.feed_forward_norm);
     feed_forward_.emplace(store, names.feed_forward, hidden_, config.intermediate_size, config.activation, style);
+    if (placement_ == NormPlacement::kSandwich) feed_forward_branch_norm_ = norm(names.feed_forward_branch_norm);
   }
 }
 
@@ -35,7 +38,11 @@ typename Block<T>::BranchSaved Block<T>::take_branch(Memory& memory, int64_t row
   BranchSaved saved;
   saved.norm = Norm<T>::take(memory, rows);
   if (placement_ == NormPlacement::kPost) saved.summed = memory.take<T>(rows * hidden_);
-  if (placement_ == NormPlacement::kPre && recompute == Recompute::kNone) saved.normed = memory.take<T>(rows * hidden_);
+  if (placement_ == NormPlacement::kSandwich) {
+    saved.branch = memory.take<T>(rows * hidden_);
+    saved.branch_norm = Norm<T>::take(memory, rows);
+  }
+  if (placement_ != NormPlacement::kPost && recompute == Recompute::kNone) saved.normed = memory.take<T>(rows * hidden_);
   return saved;
 }
 
@@ -61,7 +68,7 @@ template <class T>
 typename Block<T>::Saved Block<T>::from(const Saved& saved, int64_t row, int64_t source_row) const {
   const auto branch = [&](const BranchSaved& b) {
     const int64_t at = row * hidden_;
-    return BranchSaved{ahead(b.input, at), ahead(b.summed, at), ahead(b.normed, at), b.norm.from(row)};
+    return BranchSaved{ahead(b.input, at), ahead(b.summed, at), ahead(b.normed, at), ahead(b.branch, at), b.norm.from(row), b.branch_norm.from(row)};
   };
   Saved part;
   part.self = branch(saved.self);
@@ -83,8 +90,9 @@ MemoryPlan Block<T>::plan(const ThreadPool& pool, const PositionTables<T>& table
   const int64_t rows = sequences.rows();
   Memory saved, scratch;
   take(saved, rows, source == nullptr ? 0 : source->rows(), recompute);
-  // The branch or its input's gradient, normalised rows, and what dropout leaves of a gradient.
-  for (int i = 0; i < (residual_dropout_ > 0 ? 3 : 2); ++i) scratch.take<T>(rows * hidden_);
+  // The branch or its input's gradient, normalised rows, what dropout leaves of a gradient, and that before a branch's own norm.
+  const int more = (residual_dropout_ > 0 ? 1 : 0) + (placement_ == NormPlacement::kSandwich ? 1 : 0);
+  for (int i = 0; i < 2 + more; ++i) scratch.take<T>(rows * hidden_);
   if (feed_forward_ && !keeps_last_input(recompute)) scratch.take<T>(rows * hidden_);
   MemoryPlan parts = self_.plan(pool, tables, sequences, sequences);
   if (cross_) parts = parts + cross_->plan(pool, tables, sequences, *source);
@@ -92,7 +100,7 @@ MemoryPlan Block<T>::plan(const ThreadPool& pool, const PositionTables<T>& table
   return {saved.used(), scratch.used() + parts.scratch};
 }
 
-// `run` maps normalised rows (kPre) or the stream itself (kPost) to the branch: run(x, y, scratch).
+// `run` maps normalised rows (kPre, kSandwich) or the stream itself (kPost) to the branch: run(x, y, scratch).
 template <class T>
 template <class Run>
 void Block<T>::branch_forward(const Context<T>& context, const Sequences& sequences, const Branch& branch, const BranchSaved& saved, T* y,
@@ -108,7 +116,12 @@ void Block<T>::branch_forward(const Context<T>& context, const Sequences& sequen
   }
   T* normed = saved.normed != nullptr ? saved.normed : scratch.take<T>(rows * hidden_);
   branch.norm->forward(context, saved.input, rows, saved.norm, normed);
-  run(normed, out, scratch);
+  if (branch.on_branch == nullptr) {
+    run(normed, out, scratch);
+  } else {
+    run(normed, saved.branch, scratch);
+    branch.on_branch->forward(context, saved.branch, rows, saved.branch_norm, out);
+  }
   add_dropped<T>(context, sequences, seed, residual_dropout_, saved.input, out, hidden_, y);
 }
 
@@ -135,6 +148,11 @@ void Block<T>::branch_backward(const Context<T>& context, const Sequences& seque
   }
   T* dnormed = scratch.take<T>(rows * hidden_);
   const T* dbranch = dropped(dx);
+  if (branch.on_branch != nullptr) {
+    T* before = scratch.take<T>(rows * hidden_);
+    branch.on_branch->backward(context, saved.branch, saved.branch_norm, dbranch, rows, before, Accumulate::kOverwrite);
+    dbranch = before;
+  }
   T* normed = saved.normed;
   if (normed == nullptr) {
     normed = scratch.take<T>(rows * hidden_);
@@ -153,19 +171,19 @@ void Block<T>::forward(const Context<T>& context, const PositionTables<T>& table
   else if (last.input == nullptr)
     last.input = scratch.take<T>(sequences.rows() * hidden_);
   T* after_self = cross_ ? saved.cross.input : last.input;
-  branch_forward(context, sequences, {&self_norm_, DropoutSite::kAttentionBranch}, saved.self, after_self, scratch,
+  branch_forward(context, sequences, {&self_norm_, on_branch(self_branch_norm_), DropoutSite::kAttentionBranch}, saved.self, after_self, scratch,
                  [&](const T* in, T* out, Memory rest) {
                    self_.forward(context, tables, sequences, in, nullptr, attention_dropout(context, DropoutSite::kAttention),
                                  saved.self_attention, out, rest);
                  });
   if (cross_)
-    branch_forward(context, sequences, {&cross_norm_, DropoutSite::kCrossBranch}, saved.cross, last.input, scratch,
+    branch_forward(context, sequences, {&cross_norm_, nullptr, DropoutSite::kCrossBranch}, saved.cross, last.input, scratch,
                    [&](const T* in, T* out, Memory rest) {
                      cross_->forward(context, tables, sequences, in, source, attention_dropout(context, DropoutSite::kCrossAttention),
                                      saved.cross_attention, out, rest);
                    });
   if (feed_forward_)
-    branch_forward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, last, y, scratch,
+    branch_forward(context, sequences, {&feed_forward_norm_, on_branch(feed_forward_branch_norm_), DropoutSite::kFeedForwardBranch}, last, y, scratch,
                    [&](const T* in, T* out, Memory rest) { feed_forward_->forward(context, in, sequences.rows(), saved.activations, out, rest); });
 }
 
@@ -179,18 +197,18 @@ void Block<T>::backward(const Context<T>& context, const PositionTables<T>& tabl
       last.input = there.take<T>(sequences.rows() * hidden_);
       last_input(context, sequences, saved, last.input, there);
     }
-    branch_backward(context, sequences, {&feed_forward_norm_, DropoutSite::kFeedForwardBranch}, last, dx, there,
+    branch_backward(context, sequences, {&feed_forward_norm_, on_branch(feed_forward_branch_norm_), DropoutSite::kFeedForwardBranch}, last, dx, there,
                     [&](const T* in, const T* dout, T* din, Memory rest) {
                       feed_forward_->backward(context, in, saved.activations, dout, sequences.rows(), din, rest);
                     });
   }
   if (cross_)
-    branch_backward(context, sequences, {&cross_norm_, DropoutSite::kCrossBranch}, saved.cross, dx, scratch,
+    branch_backward(context, sequences, {&cross_norm_, nullptr, DropoutSite::kCrossBranch}, saved.cross, dx, scratch,
                     [&](const T* in, const T* dout, T* din, Memory rest) {
                       cross_->backward(context, tables, sequences, in, source, attention_dropout(context, DropoutSite::kCrossAttention),
                                        saved.cross_attention, dout, din, rest);
                     });
-  branch_backward(context, sequences, {&self_norm_, DropoutSite::kAttentionBranch}, saved.self, dx, scratch,
+  branch_backward(context, sequences, {&self_norm_, on_branch(self_branch_norm_), DropoutSite::kAttentionBranch}, saved.self, dx, scratch,
                   [&](const T* in, const T* dout, T* din, Memory rest) {
                     self_.backward(context, tables, sequences, in, nullptr, attention_dropout(context, DropoutSite::kAttention),
                                    saved.self_attention, dout, din, rest);

@@ -1,5 +1,5 @@
 // One layer of a stack: self-attention, attention to an encoder, feed-forward, each a branch beside the residual stream with a
-// norm before or behind it; forward and backward. A decoder of an encoder-decoder has all three, other layers the first and
+// norm before it, behind both, or before and behind it; forward and backward. A decoder of an encoder-decoder has all three, other layers the first and
 // the last, and a layer without a feed-forward half the first alone.
 #pragma once
 
@@ -15,6 +15,7 @@ namespace regard::nn::training {
 /// Names of the parameters of a layer; an empty norm: no such branch.
 struct BlockNames {
   std::string self_norm, cross_norm, feed_forward_norm;
+  std::string self_branch_norm, feed_forward_branch_norm;  ///< kSandwich
   AttentionNames self, cross;
   FeedForwardNames feed_forward;
   WeightLayout layout = WeightLayout::kOutIn;
@@ -31,8 +32,9 @@ class Block {
   struct BranchSaved {
     T* input = nullptr;   // [rows, hidden]; the first one's is the block's own and not taken, the last one's may be computed again
     T* summed = nullptr;  // kPost: before the norm
-    T* normed = nullptr;  // kPre with Recompute::kNone
-    typename Norm<T>::Saved norm;
+    T* normed = nullptr;  // kPre and kSandwich with Recompute::kNone
+    T* branch = nullptr;  // kSandwich: before its norm
+    typename Norm<T>::Saved norm, branch_norm;
   };
   struct Saved {
     BranchSaved self, cross, feed_forward;
@@ -60,10 +62,12 @@ class Block {
  private:
   struct Branch {
     const Norm<T>* norm;
+    const Norm<T>* on_branch;  // kSandwich
     DropoutSite site;
   };
+  const Norm<T>* on_branch(const Norm<T>& norm) const noexcept { return placement_ == NormPlacement::kSandwich ? &norm : nullptr; }
   bool keeps_last_input(Recompute recompute) const noexcept {
-    return placement_ == NormPlacement::kPost || precision_ == GemmPrecision::kF32 || recompute != Recompute::kCheap;
+    return placement_ != NormPlacement::kPre || precision_ == GemmPrecision::kF32 || recompute != Recompute::kCheap;
   }
   // The input of the feed-forward half, from what attention saved.
   void last_input(const Context<T>& context, const Sequences& sequences, const Saved& saved, T* y, Memory scratch) const;
@@ -83,7 +87,7 @@ class Block {
   GemmPrecision precision_;
   double residual_dropout_, attention_dropout_;
   int64_t layer_;
-  Norm<T> self_norm_, cross_norm_, feed_forward_norm_;
+  Norm<T> self_norm_, cross_norm_, feed_forward_norm_, self_branch_norm_, feed_forward_branch_norm_;
   Attention<T> self_;
   std::optional<Attention<T>> cross_;
   std::optional<FeedForward<T>> feed_forward_;

@@ -22,6 +22,7 @@ MemoryPlan LinearCrossEntropy<T>::plan(const ThreadPool& pool, int64_t rows) con
   scratch.take<T>(chunk * head_.in());
   scratch.take<T>(chunk * head_.in());
   scratch.take<T>(chunk * head_.out());
+  if (softcap_ > 0) scratch.take<T>(chunk * head_.out());
   return {0, scratch.used() + head_.plan(pool, rows).scratch};
 }
 
@@ -32,6 +33,7 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
   int64_t* counted = scratch.take<int64_t>(rows);
   RowLoss* losses = scratch.take<RowLoss>(chunk);
   T *input = scratch.take<T>(chunk * hidden), *dinput = scratch.take<T>(chunk * hidden), *logits = scratch.take<T>(chunk * classes);
+  T* capped = softcap_ > 0 ? scratch.take<T>(chunk * classes) : nullptr;
   LossSum sum;
   for (int64_t r = 0; r < rows; ++r) {
     if (labels[static_cast<size_t>(r)] != kIgnoredLabel && sequences.is_token(r))
@@ -50,7 +52,15 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
     for_each_row(context.pool, n, 8 * classes, [&](int64_t i) {
       const int64_t label = labels[static_cast<size_t>(counted[first + i])];
       T* row = logits + i * classes;
-      losses[i] = cross_entropy_row<T>(options_, row, classes, label, factor, dx == nullptr ? nullptr : row);
+      T* const gradient = dx == nullptr ? nullptr : row;
+      if (capped == nullptr) {
+        losses[i] = cross_entropy_row<T>(options_, row, classes, label, factor, gradient);
+        return;
+      }
+      T* const soft = capped + i * classes;
+      soft_cap_row<T>(softcap_, row, classes, soft);
+      losses[i] = cross_entropy_row<T>(options_, soft, classes, label, factor, gradient);
+      if (gradient != nullptr) soft_cap_row_backward<T>(softcap_, soft, classes, gradient);
     });
     for (int64_t i = 0; i < n; ++i) {
       sum.nats += losses[i].nats;
@@ -75,6 +85,8 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
 template <class T>
 void LinearCrossEntropy<T>::logits(const Context<T>& context, const T* x, int64_t rows, T* y, Memory scratch) const {
   head_.forward(context, {x, {rows, head_.in()}}, {y, {rows, head_.out()}}, scratch);
+  if (softcap_ > 0)
+    for_each_row(context.pool, rows, 8 * head_.out(), [&](int64_t r) { soft_cap_row<T>(softcap_, y + r * head_.out(), head_.out(), y + r * head_.out()); });
 }
 
 template class LinearCrossEntropy<float>;

@@ -13,8 +13,9 @@ template <class T>
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy() = default;
-  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options)
-      : head_(std::move(head)), options_(options) {}
+  /// A `softcap` c other than 0 makes a logit z into c tanh(z / c).
+  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options, double softcap = 0)
+      : head_(std::move(head)), options_(options), softcap_(softcap) {}
 
   MemoryPlan plan(const ThreadPool& pool, int64_t rows) const;
 
@@ -30,6 +31,7 @@ class LinearCrossEntropy {
   int64_t chunk_rows(int64_t rows) const noexcept;
   Linear<T> head_;
   CrossEntropy options_;
+  double softcap_ = 0;
 };
 
 }  // namespace regard::nn::training

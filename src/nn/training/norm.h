@@ -2,17 +2,26 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nn/training/ops.h"
+#include "nn/training/transformer_config.h"
 
 namespace regard::nn::training {
+
+/// What the norms of a model have in common.
+struct NormStyle {
+  NormKind kind = NormKind::kLayer;
+  double eps = 0;
+  NormGain gain = NormGain::kStored;
+};
 
 template <class T>
 class Norm {
  public:
   Norm() = default;
   /// Adds `name`.weight and, for LayerNorm, `name`.bias to the store.
-  Norm(ParameterStore<T>& store, const std::string& name, NormKind kind, double eps, int64_t size);
+  Norm(ParameterStore<T>& store, const std::string& name, const NormStyle& style, int64_t size);
 
   int gain() const noexcept { return gain_; }
 
@@ -29,10 +38,15 @@ class Norm {
                 Accumulate accumulate = Accumulate::kAdd) const;
 
  private:
-  NormKind kind_ = NormKind::kLayer;
-  double eps_ = 0;
+  const T* gains(const Context<T>& context) const;
+  const T* biases(const Context<T>& context) const { return bias_ < 0 ? nullptr : context.parameters.value(bias_); }
+
+  NormStyle style_;
   int64_t size_ = 0;
   int gain_ = -1, bias_ = -1;
+  // NormGain::kOnePlusStored: the gains, and the pass that they are from.
+  mutable std::vector<T> gains_;
+  mutable uint64_t gains_of_ = 0;
 };
 
 }  // namespace regard::nn::training

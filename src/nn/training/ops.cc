@@ -1,6 +1,7 @@
 #include "nn/training/ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "base/math.h"
@@ -228,6 +229,30 @@ void rotate_rows(const Context<T>& context, const Sequences& sequences, const Ro
   });
 }
 
+// In the steps of model/decoder.cc, so that a trained model has the bits of a loaded one.
+template <class T>
+void soft_cap_row(double cap, const T* x, int64_t n, T* y) {
+  const auto c = static_cast<T>(cap);
+  if constexpr (kHasKernels<T>) {
+    const kernels::ElementwiseKernels& k = *kernels::kernels().elementwise;
+    if (y != x) std::copy_n(x, n, y);
+    k.scale(1 / c, n, y);
+    k.tanh(y, n, y);
+    k.scale(c, n, y);
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = c * std::tanh(x[i] / c);
+  }
+}
+
+template <class T>
+void soft_cap_row_backward(double cap, const T* y, int64_t n, T* dx) {
+  const auto inverse = static_cast<T>(1 / cap);
+  for (int64_t i = 0; i < n; ++i) {
+    const T tanh = y[i] * inverse;
+    dx[i] *= 1 - tanh * tanh;
+  }
+}
+
 template <class T>
 RowLoss cross_entropy_row(const CrossEntropy& options, const T* logits, int64_t n, int64_t label, double scale, T* gradient) {
   if constexpr (kHasKernels<T>)
@@ -248,6 +273,8 @@ RowLoss cross_entropy_row(const CrossEntropy& options, const T* logits, int64_t 
   template void add_rows<T>(const Context<T>&, const T*, int64_t, int64_t, T*);                                                           \
   template RopeTable<T> rope_table<T>(const RopeConfig&, int64_t);                                                                        \
   template void rotate_rows<T>(const Context<T>&, const Sequences&, const RopeTable<T>&, Turn, int64_t, int64_t, T*, int64_t);            \
+  template void soft_cap_row<T>(double, const T*, int64_t, T*);                                                                           \
+  template void soft_cap_row_backward<T>(double, const T*, int64_t, T*);                                                                  \
   template RowLoss cross_entropy_row<T>(const CrossEntropy&, const T*, int64_t, int64_t, double, T*);
 REGARD_INSTANTIATE(double)
 REGARD_INSTANTIATE(float)

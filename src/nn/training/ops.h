@@ -67,6 +67,12 @@ template <class T>
 void rotate_rows(const Context<T>& context, const Sequences& sequences, const RopeTable<T>& table, Turn turn, int64_t heads, int64_t dim,
                  T* data, int64_t row_stride);
 
+/// y = cap tanh(x / cap), a row of n; y may be x. And its gradient: dx holds that of y and gets that of x.
+template <class T>
+void soft_cap_row(double cap, const T* x, int64_t n, T* y);
+template <class T>
+void soft_cap_row_backward(double cap, const T* y, int64_t n, T* dx);
+
 /// The loss of a row of logits; its gradient times `scale` goes to `gradient`, which may be the row itself; null: not wanted.
 template <class T>
 RowLoss cross_entropy_row(const CrossEntropy& options, const T* logits, int64_t n, int64_t label, double scale, T* gradient);

@@ -18,18 +18,30 @@ BlockNames gpt2_names(int64_t layer) {
   return names;
 }
 
-AttentionNames attention_names(const std::string& at) { return {{}, at + "q_proj", at + "k_proj", at + "v_proj", at + "o_proj", {}, {}, {}}; }
+AttentionNames attention_names(const std::string& at) { return {{}, at + "q_proj", at + "k_proj", at + "v_proj", at + "o_proj", {}, {}, {}, {}, {}}; }
+
+void name_query_key_norms(const std::string& at, AttentionNames& names) {
+  names.query_norm = at + "q_norm";
+  names.key_norm = at + "k_norm";
+}
 
 FeedForwardNames feed_forward_names(const std::string& at, FeedForwardKind kind) {
   return {kind == FeedForwardKind::kGated ? at + "gate_proj" : "", at + "up_proj", at + "down_proj"};
 }
 
-BlockNames llama_names(int64_t layer) {
+// With norms on both sides of a branch the names are Gemma's, where post_attention_layernorm is behind the branch.
+BlockNames llama_names(const TransformerConfig& config, int64_t layer) {
   const std::string at = fmt::format("model.layers.{}.", layer);
   BlockNames names;
   names.self_norm = at + "input_layernorm";
   names.self = attention_names(at + "self_attn.");
-  names.feed_forward_norm = at + "post_attention_layernorm";
+  if (config.query_key_norm) name_query_key_norms(at + "self_attn.", names.self);
+  const bool sandwich = config.placement == NormPlacement::kSandwich;
+  names.feed_forward_norm = at + (sandwich ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+  if (sandwich) {
+    names.self_branch_norm = at + "post_attention_layernorm";
+    names.feed_forward_branch_norm = at + "post_feedforward_layernorm";
+  }
   names.feed_forward = feed_forward_names(at + "mlp.", FeedForwardKind::kGated);
   return names;
 }
@@ -51,13 +63,15 @@ StackNames stack_names(const TransformerConfig& config, StackKind kind) {
 BlockNames block_names(const TransformerConfig& config, StackKind kind, int64_t layer) {
   switch (parameter_naming(config)) {
     case ParameterNaming::kGpt2: return gpt2_names(layer);
-    case ParameterNaming::kLlama: return llama_names(layer);
+    case ParameterNaming::kLlama: return llama_names(config, layer);
     case ParameterNaming::kRegard: break;
   }
   const std::string at = fmt::format("{}layers.{}.", stack_prefix(kind), layer);
   BlockNames names;
   names.self_norm = at + "self_attn_norm";
   names.self = attention_names(at + "self_attn.");
+  if (config.query_key_norm) name_query_key_norms(at + "self_attn.", names.self);
+  if (config.placement == NormPlacement::kSandwich) names.self_branch_norm = at + "self_attn_branch_norm";
   if (config.position == PositionKind::kXl) {
     names.self.relative = at + "self_attn.r_net";
     names.self.content_bias = at + "self_attn.r_w_bias";
@@ -69,6 +83,7 @@ BlockNames block_names(const TransformerConfig& config, StackKind kind, int64_t 
   }
   if (config.intermediate_size > 0) {
     names.feed_forward_norm = at + "mlp_norm";
+    if (config.placement == NormPlacement::kSandwich) names.feed_forward_branch_norm = at + "mlp_branch_norm";
     names.feed_forward = feed_forward_names(at + "mlp.", config.feed_forward);
   }
   return names;

@@ -20,13 +20,17 @@ std::vector<T> sinusoids(Sinusoidal layout, int64_t first, int64_t count, int64_
   return all;
 }
 
-AttentionCoreConfig core_of(const TransformerConfig& config, StackKind kind) {
+enum class Sees { kAll, kWindow };
+
+AttentionCoreConfig core_of(const TransformerConfig& config, StackKind kind, Sees sees) {
   AttentionCoreConfig core;
   core.num_q_heads = config.num_q_heads;
   core.num_kv_heads = config.num_kv_heads;
   core.head_dim = config.head_dim;
   core.scale = config.attention_scale;
+  core.softcap = config.attention_softcap;
   core.mask = kind == StackKind::kDecoder ? config.mask : config.encoder_mask;
+  if (sees == Sees::kWindow) core.mask = core.mask & Mask::window(config.window - 1, 0);
   if (config.position == PositionKind::kAlibi) core.alibi_slopes = alibi_slopes(config.num_q_heads);
   if (config.position == PositionKind::kT5) {
     core.t5_buckets = config.t5_buckets;
@@ -43,6 +47,7 @@ AttentionCoreConfig cross_core_of(const TransformerConfig& config) {
   core.num_kv_heads = config.num_kv_heads;
   core.head_dim = config.head_dim;
   core.scale = config.attention_scale;
+  core.softcap = config.attention_softcap;
   core.mask = Mask::full();
   return core;
 }
@@ -76,14 +81,21 @@ Stack<T>::Stack(ParameterStore<T>& store, const TransformerConfig& config, Stack
     case PositionKind::kNone:
     case PositionKind::kAlibi: break;
   }
-  const auto self = std::make_shared<const AttentionCore<T>>(core_of(config, kind));
+  const auto self = std::make_shared<const AttentionCore<T>>(core_of(config, kind, Sees::kAll));
   const auto cross = std::make_shared<const AttentionCore<T>>(cross_core_of(config));
   tables_.causal = self->config().mask == Mask::causal();
+  std::shared_ptr<const AttentionCore<T>> windowed;
+  if (kind == StackKind::kDecoder && !config.windowed.empty()) {
+    windowed_ = config.windowed;
+    windowed = std::make_shared<const AttentionCore<T>>(core_of(config, kind, Sees::kWindow));
+    windowed_tables_ = tables_;
+    if (config.position == PositionKind::kRope) windowed_tables_.rope = rope_table<T>(config.windowed_rope, config.max_positions);
+  }
   embedding_ = Embedding<T>(tokens, learned, std::move(fixed), hidden_, config.embedding_scale);
   const int64_t layers = kind == StackKind::kEncoder && config.architecture == Architecture::kEncoderDecoder ? config.num_encoder_layers : config.num_layers;
   for (int64_t i = 0; i < layers; ++i)
-    blocks_.emplace_back(store, config, block_names(config, kind, i), self, cross, first_layer + i);
-  if (config.placement == NormPlacement::kPre) norm_.emplace(store, names.norm, config.norm, config.norm_eps, hidden_);
+    blocks_.emplace_back(store, config, block_names(config, kind, i), windowed != nullptr && is_windowed(config, i) ? windowed : self, cross, first_layer + i);
+  if (config.placement != NormPlacement::kPost) norm_.emplace(store, names.norm, NormStyle{config.norm, config.norm_eps, config.norm_gain}, hidden_);
 }
 
 // As even as whole sequences are. Where these are odd a group has an even number of them, as products in bf16 go over pairs of rows.
@@ -154,7 +166,7 @@ void Stack<T>::forward(const Context<T>& context, const Sequences& sequences, co
   embedding_.forward(context, sequences, ids, embedding_seed(context), embedding_dropout_, saved.inputs.front());
   for (size_t i = 0; i < blocks_.size(); ++i)
     for_each_group(context, sequences, source, [&](const Context<T>& here, const Sequences& part, const KeySource<T>* from, int64_t row, int64_t source_row) {
-      blocks_[i].forward(here, tables_, part, from, saved_of(saved, i, row, source_row), saved.inputs[i + 1] + row * hidden_, scratch);
+      blocks_[i].forward(here, tables_of(i), part, from, saved_of(saved, i, row, source_row), saved.inputs[i + 1] + row * hidden_, scratch);
     });
   if (norm_) norm_->forward(context, saved.inputs.back(), sequences.rows(), saved.norm, saved.out);
 }
@@ -172,8 +184,8 @@ void Stack<T>::backward(const Context<T>& context, const Sequences& sequences, c
   for (size_t i = blocks_.size(); i-- > 0;)
     for_each_group(context, sequences, source, [&](const Context<T>& here, const Sequences& part, const KeySource<T>* from, int64_t row, int64_t source_row) {
       const typename Block<T>::Saved block = saved_of(saved, i, row, source_row);
-      if (again != nullptr) blocks_[i].forward(here, tables_, part, from, block, again, scratch);
-      blocks_[i].backward(here, tables_, part, from, block, dx + row * hidden_, scratch);
+      if (again != nullptr) blocks_[i].forward(here, tables_of(i), part, from, block, again, scratch);
+      blocks_[i].backward(here, tables_of(i), part, from, block, dx + row * hidden_, scratch);
     });
   embedding_.backward(context, sequences, ids, embedding_seed(context), embedding_dropout_, dx);
 }

@@ -1,4 +1,4 @@
-// An encoder or a decoder: embedding, layers, and the last norm of pre-norm stacks; forward and backward.
+// An encoder or a decoder: embedding, layers, and the last norm of stacks whose norms stand before branches; forward and backward.
 #pragma once
 
 #include <optional>
@@ -46,6 +46,8 @@ class Stack {
  private:
   uint64_t embedding_seed(const Context<T>& context) const { return context.dropout.seed_of(first_layer_, DropoutSite::kEmbedding); }
 
+  const PositionTables<T>& tables_of(size_t layer) const { return !windowed_.empty() && windowed_[layer] ? windowed_tables_ : tables_; }
+
   /// Sequences that go through a layer together.
   int64_t group_of(const Sequences& sequences, const Sequences* source) const;
   /// f(context, sequences, source, first row, first row of the source) for every group.
@@ -60,7 +62,8 @@ class Stack {
   bool whole_batches_;  // the batch is one group
   double embedding_dropout_;
   int64_t first_layer_;
-  PositionTables<T> tables_;
+  std::vector<bool> windowed_;  // by layer; empty: none
+  PositionTables<T> tables_, windowed_tables_;
   Embedding<T> embedding_;
   std::vector<Block<T>> blocks_;
   std::optional<Norm<T>> norm_;

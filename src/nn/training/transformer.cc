@@ -30,7 +30,7 @@ Transformer<T>::Transformer(const TransformerConfig& config, uint64_t seed) : co
                               ? HeadLinear(embedding, config_.hidden_size, config_.vocab_size, config_.precision)
                               : HeadLinear(parameters_, training::head_name(config_), config_.hidden_size, classes(),
                                            {.bias = false, .precision = config_.precision});
-  loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss});
+  loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss}, config_.final_softcap);
   parameters_.allocate();
   initialise(seed);
 }
@@ -51,7 +51,7 @@ void Transformer<T>::initialise(uint64_t seed) {
       const bool into_residual = std::find(residual.begin(), residual.end(), i) != residual.end();
       training::fill_normal(parameters_, i, seed, config_.init_std / (into_residual ? std::sqrt(2.0 * static_cast<double>(layers)) : 1.0));
     } else if (p.name.ends_with(".weight")) {
-      std::fill_n(parameters_.value(i), p.size, T{1});  // the gain of a norm
+      std::fill_n(parameters_.value(i), p.size, config_.norm_gain == NormGain::kStored ? T{1} : T{0});  // of a norm, whose gain is 1
     }
   }
 }

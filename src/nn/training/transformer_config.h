@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "nn/activation.h"
 #include "nn/block.h"
@@ -52,6 +53,11 @@ enum class ParameterNaming {
   kRegard,  ///< decoder.layers.0.self_attn.q_proj.weight ...: every other shape
 };
 
+/// What a norm multiplies with.
+enum class NormGain {
+  kStored,         ///< the parameter
+  kOnePlusStored,  ///< 1 more than the parameter, which then begins at 0: Gemma
+};
 
 enum class Head {
   kTied,    ///< the output matrix is the token embedding
@@ -82,7 +88,9 @@ struct TransformerConfig {
   FeedForwardKind feed_forward = FeedForwardKind::kPlain;
   NormKind norm = NormKind::kLayer;
   double norm_eps = 1e-5;
-  NormPlacement placement = NormPlacement::kPre;  ///< kPre (with a last norm behind the layers) or kPost
+  NormPlacement placement = NormPlacement::kPre;  ///< kPre and kSandwich have a last norm behind the layers. kSandwich: no encoder-decoder
+  NormGain norm_gain = NormGain::kStored;
+  bool query_key_norm = false;  ///< queries and keys of self-attention are normalised per head, before they are turned: Qwen 3, Gemma 3
 
   PositionKind position = PositionKind::kLearned;
   RopeConfig rope;                               ///< kRope; rotary_dim 0: the whole head
@@ -91,7 +99,15 @@ struct TransformerConfig {
 
   Mask mask = Mask::causal();  ///< of the decoder's self-attention
   Mask encoder_mask;           ///< of an encoder's; key lengths and documents are ANDed with both
+
+  /// Layers of a decoder that see the last `window` keys alone, their own included, of those that `mask` shows.
+  std::vector<bool> windowed;  ///< by layer; empty: none
+  int64_t window = 0;
+  RopeConfig windowed_rope;    ///< kRope: of these layers
+
   double attention_scale = 0;  ///< scores are q . k times this; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;  ///< c: a score s becomes c tanh(s / c), before biases; 0: none. Gemma team, 2024, "Gemma 2", section 2
+  double final_softcap = 0;      ///< the same for logits
   double embedding_scale = 1;  ///< multiplies token embeddings; the original Transformer has sqrt(hidden_size)
 
   Biases biases = Biases::kAll;  ///< of the linear layers; LayerNorm has its bias in any case
@@ -124,9 +140,11 @@ struct TransformerConfig {
 };
 
 /// The configuration with every 0 that stands for another number replaced by it.
-/// Errors: kInvalidArgument with the field, what was given and its range, for numbers that do not go together; kUnsupported for
-/// NormPlacement::kSandwich.
+/// Errors: kInvalidArgument with the field, what was given and its range, for numbers that do not go together.
 TransformerConfig completed(TransformerConfig config);
+
+/// Whether this layer of the decoder has a window.
+bool is_windowed(const TransformerConfig& config, int64_t layer);
 
 /// How the parameters of this shape are named: as `naming` says, or by the shape. A GPT-2 shape is a causal pre-norm decoder with learned positions, LayerNorm,
 /// GELU by tanh, biases and as many key/value heads as query heads; a LLaMA shape one with rotary positions (half-split, the whole
