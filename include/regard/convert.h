@@ -35,7 +35,7 @@ struct ConvertReport {
   int64_t f16_instead = 0;    ///< matrices whose rows do not divide into blocks
 };
 
-/// Converts the model at `from` to `to`: a name that ends in .gguf is a file, any other one a directory. Families: llama, qwen2, qwen3,
+/// Converts the model at `from` to `to`: a name that ends in .gguf is a file, any other one a directory. Families: llama, qwen2, qwen3, gemma2,
 /// gemma3, gpt2. Every number is decoded to f32 and rounded to nearest once, so converting to F32 and back gives the same bits
 /// (gemma3: of norms that are not smaller than 2^-16; the formats store them 1 apart).
 /// A vocabulary of single characters gets 256 byte tokens and <unk> in a GGUF file, as llama.cpp needs them. A key of the file

@@ -31,6 +31,8 @@ struct DecoderConfig {
   nn::Activation activation = nn::Activation::kSilu;
   nn::FeedForwardKind feed_forward = nn::FeedForwardKind::kGated;  ///< ffn_size 0: there is none
 
+  bool query_key_norm = false;  ///< of self-attention, per head, before the rotation
+
   float attention_scale = 0;  ///< scores are q.k times this
   float attention_softcap = 0;  ///< c tanh(score / c); 0: none. Gemma team, 2024, "Gemma 2", section 2
   float final_softcap = 0;      ///< the same for logits

@@ -88,16 +88,17 @@ void write_others(JsonWriter& json, const Family& family, const Facts& facts, co
   const std::string_view type = family.name == "llama" && windowed ? "mistral" : family.hf_model_types.front();
   const std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},  {"mistral", "MistralForCausalLM"},
                                                                    {"qwen2", "Qwen2ForCausalLM"},  {"qwen3", "Qwen3ForCausalLM"},
-                                                                   {"gemma3_text", "Gemma3ForCausalLM"}};
+                                                                   {"gemma2", "Gemma2ForCausalLM"}, {"gemma3_text", "Gemma3ForCausalLM"}};
   for (const auto& [name, architecture] : classes)
     if (name == type) json.key("architectures").begin_array().value(architecture).end();
   json.member("model_type", type).member("vocab_size", c.vocab_size).member("hidden_size", c.hidden_size).member("intermediate_size", c.ffn_size);
   json.member("num_hidden_layers", c.num_layers).member("num_attention_heads", c.num_q_heads).member("num_key_value_heads", c.num_kv_heads);
   json.member("head_dim", c.head_dim).member("max_position_embeddings", c.context).member("rms_norm_eps", c.norm_eps);
-  json.member(family.name == "gemma3" ? "hidden_activation" : "hidden_act", activation_name(c.activation));
+  const bool gemma = family.name == "gemma2" || family.name == "gemma3";
+  json.member(gemma ? "hidden_activation" : "hidden_act", activation_name(c.activation));
   if (family.name == "llama") {
     json.member("attention_bias", facts.qkv_bias.value_or(false)).member("mlp_bias", facts.mlp_bias.value_or(false));
-  } else if (family.name == "gemma3") {
+  } else if (gemma) {
     // Other programs take a whole number alone; expect_same() notices where it is none.
     json.member("query_pre_attn_scalar", static_cast<int64_t>(std::lround(1 / (c.attention_scale * c.attention_scale))));
     json.key("layer_types").begin_array();
@@ -105,7 +106,8 @@ void write_others(JsonWriter& json, const Family& family, const Facts& facts, co
     json.end();
   } else {
     json.member("use_sliding_window", windowed);
-    if (windowed) json.member("max_window_layers", 0);
+    // Its first layers see everything, as many as this says.
+    if (windowed) json.member("max_window_layers", std::find(c.windowed.begin(), c.windowed.end(), true) - c.windowed.begin());
   }
   if (c.attention_softcap > 0) json.member("attn_logit_softcapping", c.attention_softcap);
   if (c.final_softcap > 0) json.member("final_logit_softcapping", c.final_softcap);

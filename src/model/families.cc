@@ -1,6 +1,7 @@
 // The table of families. Sources: the model cards and configurations of the families, and the naming of GGUF.
 #include <cmath>
 
+#include "base/check.h"
 #include "model/family.h"
 #include "model/trained_shape.h"
 
@@ -19,6 +20,12 @@ namespace {
       {Part::kUp, "blk.{}.ffn_up", "model.layers.{}.mlp.up_proj", mlp_bias},                                \
       {Part::kDown, "blk.{}.ffn_down", "model.layers.{}.mlp.down_proj", mlp_bias}
 
+// Gemma's norms around the branches.
+#define REGARD_GEMMA_NORMS                                                                                     \
+  {Part::kPostAttnNorm, "blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm"},             \
+      {Part::kFfnNorm, "blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm"},                        \
+      {Part::kPostFfnNorm, "blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm"}
+
 // A stack of what `regard train` writes, behind "encoder." or "decoder.".
 #define REGARD_TRAINED_STACK(at)                                                                                              \
   {Part::kPositions, "", at "embed_positions"}, {Part::kT5Table, "", at "relative_attention_bias"},                           \
@@ -28,6 +35,10 @@ namespace {
       {Part::kValue, "", at "layers.{}.self_attn.v_proj", Bias::kByFile},                                                     \
       {Part::kOutput, "", at "layers.{}.self_attn.o_proj", Bias::kByFile}, {Part::kXlDistances, "", at "layers.{}.self_attn.r_net"}, \
       {Part::kXlContentBias, "", at "layers.{}.self_attn.r_w_bias"}, {Part::kXlPositionBias, "", at "layers.{}.self_attn.r_r_bias"}, \
+      {Part::kQueryNorm, "", at "layers.{}.self_attn.q_norm", Bias::kByFile},                                                 \
+      {Part::kKeyNorm, "", at "layers.{}.self_attn.k_norm", Bias::kByFile},                                                   \
+      {Part::kPostAttnNorm, "", at "layers.{}.self_attn_branch_norm", Bias::kByFile},                                         \
+      {Part::kPostFfnNorm, "", at "layers.{}.mlp_branch_norm", Bias::kByFile},                                                \
       {Part::kFfnNorm, "", at "layers.{}.mlp_norm", Bias::kByFile}, {Part::kGate, "", at "layers.{}.mlp.gate_proj", Bias::kByFile},  \
       {Part::kUp, "", at "layers.{}.mlp.up_proj", Bias::kByFile}, {Part::kDown, "", at "layers.{}.mlp.down_proj", Bias::kByFile}
 
@@ -57,6 +68,20 @@ void qwen_window(const Facts& facts, DecoderConfig& config) {
     for (int64_t i = 0; i < config.num_layers; ++i)
       config.windowed[static_cast<size_t>(i)] = facts.window.has_value() && i >= facts.max_window_layers.value_or(0);
   }
+}
+
+// Gemma 2: every other layer has a window, the first one too; embeddings times sqrt(hidden). Other programs take soft-caps of 50 and 30
+// for a file that states none, but such a file may as well mean that it has none.
+void gemma2(const Facts& facts, DecoderConfig& config) {
+  if (!facts.attn_softcap || !facts.final_softcap)
+    fail(Code::kUnsupported, "[Model::load] a gemma2 file without {}; state the soft-cap, which was 50 for scores and 30 for logits in published models",
+         facts.attn_softcap ? "final_logit_softcapping" : "attn_logit_softcapping");
+  if (facts.windowed_layers.empty())
+    for (int64_t i = 0; i < config.num_layers; ++i) config.windowed[static_cast<size_t>(i)] = i % 2 == 0;
+  config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  // GGUF has no query_pre_attn_scalar: it is head_dim in every size but 27B (46 layers), where it is hidden / heads.
+  if (!facts.query_pre_attn_scalar && config.num_layers == 46)
+    config.attention_scale = 1 / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.num_q_heads));
 }
 
 // Gemma 3: five windowed layers, then one that sees everything; windowed layers turn by a base of their own and are never
@@ -103,13 +128,22 @@ std::vector<Family> make_families() {
       .refine = qwen_window,
   });
   all.push_back(Family{
+      .name = "gemma2",
+      .gguf_architectures = {"gemma2"},
+      .hf_model_types = {"gemma2"},
+      .parts = {REGARD_COMMON_PARTS(Bias::kByFile, Bias::kByFile, Bias::kNever), REGARD_GEMMA_NORMS},
+      .placement = nn::NormPlacement::kSandwich,
+      .activation = nn::Activation::kGeluTanh,
+      .hf_norm_offset = 1,
+      .tied = Family::Tied::kUnlessStated,
+      .refine = gemma2,
+  });
+  all.push_back(Family{
       .name = "gemma3",
       .gguf_architectures = {"gemma3"},
       .hf_model_types = {"gemma3_text"},
       .parts = {REGARD_COMMON_PARTS(Bias::kByFile, Bias::kByFile, Bias::kNever), kQueryNorm, kKeyNorm,
-                {Part::kPostAttnNorm, "blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm"},
-                {Part::kFfnNorm, "blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm"},
-                {Part::kPostFfnNorm, "blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm"}},
+                REGARD_GEMMA_NORMS},
       .placement = nn::NormPlacement::kSandwich,
       .activation = nn::Activation::kGeluTanh,
       .hf_norm_offset = 1,

@@ -75,6 +75,7 @@ DecoderConfig configure(const Family& family, const Facts& facts) {
   c.norm = family.norm;
   c.norm_eps = static_cast<float>(facts.norm_eps);
   c.placement = family.placement;
+  c.query_key_norm = family.find(Part::kQueryNorm) != nullptr;
   c.feed_forward = family.find(Part::kGate) != nullptr ? nn::FeedForwardKind::kGated : nn::FeedForwardKind::kPlain;
   c.activation = family.activation;
   if (facts.activation) {

@@ -31,12 +31,7 @@ nn::Biases biases_of(const OpenedModel& opened, const Family& family) {
 }
 
 void check_trainable(const std::string& path, const Family& family, const DecoderConfig& c) {
-  if (c.placement == nn::NormPlacement::kSandwich) cannot_train(path, fmt::format("norms behind the branches of a block, as every {} model", family.name));
   if (c.head_scale != 1 || family.find(Part::kPlainUp) != nullptr) cannot_train(path, fmt::format("the layout of {}", family.name));
-  if (family.find(Part::kQueryNorm) != nullptr) cannot_train(path, fmt::format("norms of queries and keys, as every {} model", family.name));
-  if (c.attention_softcap != 0 || c.final_softcap != 0) cannot_train(path, "a soft-cap");
-  const auto windowed = std::count(c.windowed.begin(), c.windowed.end(), true);
-  if (windowed != 0 && windowed != c.num_layers) cannot_train(path, fmt::format("a window on {} of {} layers", windowed, c.num_layers));
 }
 
 }  // namespace
@@ -69,18 +64,31 @@ nn::TransformerConfig TrainableFile::shape(int64_t sequence) const {
   t.norm = c.norm;
   t.norm_eps = static_cast<double>(c.norm_eps);  // what runs it has
   t.placement = c.placement;
+  t.norm_gain = family_->hf_norm_offset == 1 ? nn::NormGain::kOnePlusStored : nn::NormGain::kStored;  // parameters are as Hugging Face stores them
+  t.query_key_norm = c.query_key_norm;
   t.position = c.position;
   if (t.architecture != nn::Architecture::kEncoder) t.mask = c.mask;  // an encoder's own stands in the shape
   // A window of W in these files counts the query's own key.
-  const bool windowed = !c.windowed.empty() && c.windowed.front();
-  if (windowed) t.mask = Mask::causal() & Mask::window(c.window - 1, 0);
+  const auto windows = std::count(c.windowed.begin(), c.windowed.end(), true);
+  const bool windowed = windows > 0 && windows == c.num_layers;
+  if (windowed) {
+    t.mask = Mask::causal() & Mask::window(c.window - 1, 0);
+  } else if (windows > 0) {
+    t.windowed = c.windowed;
+    t.window = c.window;
+  }
   if (c.position == nn::PositionKind::kRope) {
     t.rope = windowed ? c.windowed_rope : c.rope;
-    t.rope.order = RopeOrder::kHalfSplit;  // read() brings the rows into this order
-    t.rope.declared_length = sequence;
+    t.windowed_rope = c.windowed_rope;
+    for (RopeConfig* rope : {&t.rope, &t.windowed_rope}) {
+      rope->order = RopeOrder::kHalfSplit;  // read() brings the rows into this order
+      rope->declared_length = sequence;
+    }
     if (t.rope.scaling == RopeScaling::kDynamic) t.max_positions = std::max(t.max_positions, sequence);  // what it is for
   }
   t.attention_scale = static_cast<double>(c.attention_scale);
+  t.attention_softcap = static_cast<double>(c.attention_softcap);
+  t.final_softcap = static_cast<double>(c.final_softcap);
   t.embedding_scale = static_cast<double>(c.embedding_scale);
   t.biases = biases_;
   t.head = c.tied_embeddings ? nn::Head::kTied : nn::Head::kUntied;

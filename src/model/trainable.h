@@ -15,8 +15,8 @@ namespace regard::model {
 class TrainableFile {
  public:
   /// Opens a GGUF file or a directory, with its tokenizer. No tensor is read yet.
-  /// Errors: those of Model::load; kUnsupported, naming it, for what a file has and training has not: norms behind branches, norms of
-  /// queries and keys, soft-caps, windows on some layers alone, rotations of a part of a head in a GGUF file of the llama family.
+  /// Errors: those of Model::load; kUnsupported, naming it, for what a file has and training has not: the layout of T5, biases in other
+  /// layers than a family has them, rotations of a part of a head in a GGUF file of the llama family.
   explicit TrainableFile(const std::string& path);
 
   const std::string& path() const noexcept { return opened_.path; }

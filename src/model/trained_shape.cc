@@ -109,7 +109,8 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   c.feed_forward = gated ? nn::FeedForwardKind::kGated : nn::FeedForwardKind::kPlain;
   REGARD_TRY(c.norm, (choice<nn::NormKind>(o, "norm", {{"layer_norm", nn::NormKind::kLayer}, {"rms_norm", nn::NormKind::kRms}})));
   REGARD_TRY(c.norm_eps, number(o, "norm_eps", 1e-30, 1));
-  REGARD_TRY(c.placement, (choice<nn::NormPlacement>(o, "placement", {{"pre", nn::NormPlacement::kPre}, {"post", nn::NormPlacement::kPost}})));
+  REGARD_TRY(c.placement, (choice<nn::NormPlacement>(o, "placement", {{"pre", nn::NormPlacement::kPre}, {"post", nn::NormPlacement::kPost},
+                                                                      {"sandwich", nn::NormPlacement::kSandwich}})));
   REGARD_TRY(c.position, (choice<nn::PositionKind>(o, "position", {{"none", nn::PositionKind::kNone},
                                                                   {"learned", nn::PositionKind::kLearned},
                                                                   {"sinusoidal", nn::PositionKind::kSinusoidal},
@@ -122,6 +123,14 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   REGARD_TRY(c.t5_max_distance, integer(o, "t5_max_distance", 1, int64_t{1} << 20));
   REGARD_TRY(c.attention_scale, number(o, "attention_scale", -1e6, 1e6));
   REGARD_TRY(c.embedding_scale, number(o, "embedding_scale", -1e6, 1e6));
+  // Younger than the format: a checkpoint without these has none.
+  if (o.find("query_key_norm")) {
+    REGARD_TRY(c.query_key_norm, flag(o, "query_key_norm"));
+  }
+  for (const auto& [key, cap] : {std::pair{"attention_softcap", &c.attention_softcap}, std::pair{"final_softcap", &c.final_softcap}})
+    if (o.find(key)) {
+      REGARD_TRY(*cap, number(o, key, 0, 1e6));
+    }
   REGARD_TRY(const bool biases, flag(o, "biases"));
   c.biases = biases ? nn::Biases::kAll : nn::Biases::kNone;
   REGARD_TRY(const bool tied, flag(o, "tied"));
@@ -162,6 +171,9 @@ void refine_trained(const Facts& facts, DecoderConfig& config) {
   const nn::TransformerConfig& shape = *facts.shape;
   config.norm = shape.norm;
   config.placement = shape.placement;
+  config.query_key_norm = shape.query_key_norm;
+  config.attention_softcap = static_cast<float>(shape.attention_softcap);
+  config.final_softcap = static_cast<float>(shape.final_softcap);
   config.activation = shape.activation;
   config.feed_forward = shape.feed_forward;
   const bool encoder = shape.architecture == nn::Architecture::kEncoder;

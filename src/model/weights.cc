@@ -251,6 +251,7 @@ void read_stack(Reader& reader, const Family& family, const DecoderConfig& c, in
   const std::vector<float> t5_table = c.position == nn::PositionKind::kT5 ? reader.t5_table() : std::vector<float>();
   const int64_t q = c.num_q_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   const Mask causal = Mask::causal();
+  const bool sandwich = c.placement == nn::NormPlacement::kSandwich;
   for (int64_t i = 0; i < c.num_layers; ++i) {
     nn::AttentionLayerWeights attention{.query = reader.linear(Part::kQuery, i, q, c.hidden_size),
                                         .key = reader.linear(Part::kKey, i, kv, c.hidden_size),
@@ -259,8 +260,10 @@ void read_stack(Reader& reader, const Family& family, const DecoderConfig& c, in
                                         .output = reader.linear(Part::kOutput, i, c.hidden_size, q),
                                         .query_norm = {},
                                         .key_norm = {}};
-    if (family.find(Part::kQueryNorm, side) != nullptr) attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
-    if (family.find(Part::kKeyNorm, side) != nullptr) attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
+    if (c.query_key_norm) {
+      attention.query_norm = reader.norm(Part::kQueryNorm, i, c.head_dim);
+      attention.key_norm = reader.norm(Part::kKeyNorm, i, c.head_dim);
+    }
     nn::AttentionLayerConfig::Xl xl;
     if (c.position == nn::PositionKind::kXl) xl = reader.xl_terms(i, c, context);
     nn::CrossAttentionWeights cross;
@@ -272,8 +275,8 @@ void read_stack(Reader& reader, const Family& family, const DecoderConfig& c, in
     }
     nn::BlockNorms norms{.attention = reader.norm(Part::kAttnNorm, i, c.hidden_size),
                          .feed_forward = c.ffn_size > 0 ? reader.norm(Part::kFfnNorm, i, c.hidden_size) : nn::Norm(),
-                         .attention_branch = reader.norm(Part::kPostAttnNorm, i, c.hidden_size),
-                         .feed_forward_branch = reader.norm(Part::kPostFfnNorm, i, c.hidden_size)};
+                         .attention_branch = sandwich ? reader.norm(Part::kPostAttnNorm, i, c.hidden_size) : nn::Norm(),
+                         .feed_forward_branch = sandwich && c.ffn_size > 0 ? reader.norm(Part::kPostFfnNorm, i, c.hidden_size) : nn::Norm()};
     nn::Linear gate, up, down;
     if (c.ffn_size > 0) {
       const bool gated = c.feed_forward == nn::FeedForwardKind::kGated;

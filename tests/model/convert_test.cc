@@ -84,7 +84,7 @@ TEST_P(RoundTrip, FromADirectoryAndBackChangesNoBit) {
   EXPECT_EQ(back.eos_ids(), original.eos_ids());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RoundTrip, testing::Values("llama_linear", "mistral", "qwen3", "gpt2"));
+INSTANTIATE_TEST_SUITE_P(Families, RoundTrip, testing::Values("llama_linear", "mistral", "qwen3", "gemma2", "gpt2"));
 
 TEST(Convert, ScalingOfLlama3BecomesDivisors) {
   const TempDir directory;

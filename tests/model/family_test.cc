@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "model/model_impl.h"
 #include "support/golden.h"
+#include "support/temp_dir.h"
 
 namespace regard {
 namespace {
@@ -78,6 +80,25 @@ TEST(Family, MissingAndUnusedTensorsAreNamed) {
   };
   EXPECT_NE(load_as("hf/llama", "qwen3").find("model.layers.0.self_attn.q_norm.weight"), std::string::npos);
   EXPECT_NE(load_as("hf/qwen3", "llama").find("q_norm"), std::string::npos);
+}
+
+// Whether a Gemma 2 without a number for a soft-cap has none, or the usual one, nobody can know.
+TEST(Family, Gemma2StatesItsSoftCaps) {
+  const std::string golden = test::golden_path("hf/gemma2");
+  const testing_support::TempDir directory;
+  std::filesystem::copy_file(golden + "/model.safetensors", directory.path("model.safetensors"));
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    nlohmann::json config = test::read_json("hf/gemma2/config.json");
+    config.erase(key);
+    directory.write("config.json", config.dump());
+    try {
+      (void)Model::load(directory.path());
+      ADD_FAILURE() << "loaded without " << key;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace

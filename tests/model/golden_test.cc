@@ -60,7 +60,7 @@ TEST_P(HuggingFace, LogitsAndHiddenStatesOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFace,
                          testing::Values(Case{"llama", 0}, Case{"llama_linear", 0}, Case{"llama_yarn", 0}, Case{"llama_dynamic", 64},
-                                         Case{"llama_longrope", 64}, Case{"mistral", 0}, Case{"qwen2", 0}, Case{"qwen3", 0}, Case{"gemma3", 0}, Case{"gpt2", 0}),
+                                         Case{"llama_longrope", 64}, Case{"mistral", 0}, Case{"qwen2", 0}, Case{"qwen3", 0}, Case{"gemma2", 0}, Case{"gemma3", 0}, Case{"gpt2", 0}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(HuggingFaceSpelling, TheOlderConfigurationSaysTheSame) {

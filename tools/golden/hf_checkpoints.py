@@ -156,6 +156,24 @@ CHECKPOINTS = {
         torch.bfloat16,
         None,
     ),
+    "gemma2": (
+        "Gemma2Config",
+        dict(
+            COMMON,
+            num_hidden_layers=2,
+            num_key_value_heads=1,
+            head_dim=16,
+            query_pre_attn_scalar=16,
+            sliding_window=8,
+            rms_norm_eps=1e-6,
+            tie_word_embeddings=True,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=6.0,
+            **rope(),
+        ),
+        torch.bfloat16,
+        None,
+    ),
     "gemma3": (
         "Gemma3TextConfig",
         dict(
