@@ -20,7 +20,8 @@ struct TrainConfig {
     enum class Architecture { kDecoder, kEncoder, kEncoderDecoder };
     enum class Position { kOfType, kLearned, kSinusoidal, kRope, kAlibi, kT5, kXl, kNone };
     enum class Norm { kOfType, kLayerNorm, kRmsNorm };
-    enum class Placement { kPre, kPost };
+    enum class Placement { kPre, kPost, kSandwich };
+    enum class QueryKeyNorm { kOff, kOn };
     enum class Activation { kOfType, kGeluTanh, kGeluErf, kSilu, kRelu };
     enum class Switch { kOfType, kOn, kOff };
     enum class Recompute { kNone, kCheap, kFull };
@@ -39,7 +40,8 @@ struct TrainConfig {
     std::string mask;               ///< of the decoder, in the text form of masks; empty: causal (an encoder: full)
     Position position = Position::kOfType;
     Norm norm = Norm::kOfType;
-    Placement placement = Placement::kPre;
+    Placement placement = Placement::kPre;  ///< kSandwich: before and behind the parts of a block, as in Gemma
+    QueryKeyNorm query_key_norm = QueryKeyNorm::kOff;  ///< of queries and keys, per head, as in Qwen 3
     Activation activation = Activation::kOfType;
     Switch gated = Switch::kOfType;
     Switch biases = Switch::kOfType;
@@ -47,6 +49,7 @@ struct TrainConfig {
     double norm_epsilon = 1e-5;
     double rope_theta = 10000;
     double embedding_scale = 1;
+    double attention_softcap = 0, final_softcap = 0;  ///< c tanh(x / c) of scores and of logits, as in Gemma 2; 0: none
     double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
     double label_smoothing = 0;
     double z_loss = 0;

@@ -66,6 +66,15 @@ nn::PositionKind position_of(Model::Position position) {
   return nn::PositionKind::kNone;
 }
 
+nn::NormPlacement placement_of(Model::Placement placement) {
+  switch (placement) {
+    case Model::Placement::kPost: return nn::NormPlacement::kPost;
+    case Model::Placement::kSandwich: return nn::NormPlacement::kSandwich;
+    case Model::Placement::kPre: break;
+  }
+  return nn::NormPlacement::kPre;
+}
+
 nn::Activation activation_of(Model::Activation activation) {
   switch (activation) {
     case Model::Activation::kSilu: return nn::Activation::kSilu;
@@ -104,6 +113,15 @@ std::string_view position_name(nn::PositionKind position) {
     case nn::PositionKind::kNone: break;
   }
   return "none";
+}
+
+std::string_view placement_name(nn::NormPlacement placement) {
+  switch (placement) {
+    case nn::NormPlacement::kPost: return "post";
+    case nn::NormPlacement::kSandwich: return "sandwich";
+    case nn::NormPlacement::kPre: break;
+  }
+  return "pre";
 }
 
 std::string_view activation_name(nn::Activation activation) {
@@ -151,10 +169,11 @@ void write_regard(JsonWriter& json, const nn::TransformerConfig& c) {
   json.member("head_dim", c.head_dim).member("intermediate_size", c.intermediate_size).member("max_positions", c.max_positions);
   json.member("activation", activation_name(c.activation)).member("gated", c.feed_forward == nn::FeedForwardKind::kGated);
   json.member("norm", c.norm == nn::NormKind::kLayer ? "layer_norm" : "rms_norm").member("norm_eps", c.norm_eps);
-  json.member("placement", c.placement == nn::NormPlacement::kPre ? "pre" : "post").member("position", position_name(c.position));
+  json.member("placement", placement_name(c.placement)).member("query_key_norm", c.query_key_norm).member("position", position_name(c.position));
   json.member("rope_theta", c.rope.theta).member("t5_buckets", c.t5_buckets).member("t5_max_distance", c.t5_max_distance);
   json.member("mask", c.mask.text()).member("encoder_mask", c.encoder_mask.text());
   json.member("attention_scale", c.attention_scale).member("embedding_scale", c.embedding_scale);
+  json.member("attention_softcap", c.attention_softcap).member("final_softcap", c.final_softcap);
   json.member("biases", c.biases == nn::Biases::kAll).member("tied", c.head == nn::Head::kTied).member("num_classes", c.num_classes);
   json.member("embedding_dropout", c.embedding_dropout).member("residual_dropout", c.residual_dropout);
   json.member("attention_dropout", c.attention_dropout);
@@ -180,7 +199,10 @@ std::string in_words_of_fields(std::string message) {
                                                                       {"hidden_size", "model.hidden_size"},
                                                                       {"vocab_size", "model.vocab_size"},
                                                                       {"intermediate_size", "model.intermediate_size"},
-                                                                      {"max_positions", "model.max_positions"}};
+                                                                      {"max_positions", "model.max_positions"},
+                                                                      {"placement is", "model.placement is"},
+                                                                      {"attention_softcap", "model.attention_softcap"},
+                                                                      {"final_softcap", "model.final_softcap"}};
   for (const auto& [theirs, ours] : kNames) {
     for (size_t at = message.find(theirs); at != std::string::npos; at = message.find(theirs, at + ours.size())) message.replace(at, theirs.size(), ours);
   }
@@ -210,6 +232,9 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
     };
     if (m.architecture != Model::Architecture::kDecoder) refuse("architecture", "decoder");
     if (m.placement != Model::Placement::kPre) refuse("placement", "pre");
+    if (m.query_key_norm != Model::QueryKeyNorm::kOff) refuse("query_key_norm", "off");
+    if (m.attention_softcap != 0) refuse("attention_softcap", "0");
+    if (m.final_softcap != 0) refuse("final_softcap", "0");
     if (m.intermediate_size == 0) refuse("intermediate_size", "which is not 0");
     if (m.embedding_scale != 1) refuse("embedding_scale", "1");
     if (!m.mask.empty() && parse_mask(m.mask) != Mask::causal()) refuse("mask", "causal");
@@ -236,11 +261,14 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   t.feed_forward = gated ? nn::FeedForwardKind::kGated : nn::FeedForwardKind::kPlain;
   t.norm = choices.norm == Model::Norm::kRmsNorm ? nn::NormKind::kRms : nn::NormKind::kLayer;
   t.norm_eps = m.norm_epsilon;
-  t.placement = m.placement == Model::Placement::kPost ? nn::NormPlacement::kPost : nn::NormPlacement::kPre;
+  t.placement = placement_of(m.placement);
+  t.query_key_norm = m.query_key_norm == Model::QueryKeyNorm::kOn;
   t.position = position_of(choices.position);
   t.rope.theta = m.rope_theta;
   if (!m.mask.empty()) (m.architecture == Model::Architecture::kEncoder ? t.encoder_mask : t.mask) = parse_mask(m.mask);
   t.embedding_scale = m.embedding_scale;
+  t.attention_softcap = m.attention_softcap;
+  t.final_softcap = m.final_softcap;
   t.biases = choices.biases == Model::Switch::kOn ? nn::Biases::kAll : nn::Biases::kNone;
   t.head = choices.tied == Model::Switch::kOn ? nn::Head::kTied : nn::Head::kUntied;
   t.embedding_dropout = m.embedding_dropout;

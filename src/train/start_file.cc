@@ -71,6 +71,15 @@ Model::Architecture architecture_of(nn::Architecture architecture) {
   return Model::Architecture::kDecoder;
 }
 
+Model::Placement placement_of(nn::NormPlacement placement) {
+  switch (placement) {
+    case nn::NormPlacement::kPost: return Model::Placement::kPost;
+    case nn::NormPlacement::kSandwich: return Model::Placement::kSandwich;
+    case nn::NormPlacement::kPre: break;
+  }
+  return Model::Placement::kPre;
+}
+
 Model::Activation activation_of(nn::Activation activation) {
   switch (activation) {
     case nn::Activation::kSilu: return Model::Activation::kSilu;
@@ -81,7 +90,7 @@ Model::Activation activation_of(nn::Activation activation) {
   return Model::Activation::kGeluTanh;
 }
 
-// What the section model would say of this shape. Biases that only some layers have it has no word for.
+// What the section model would say of this shape. Biases and windows that only some layers have it has no word for.
 Model section_of(const nn::TransformerConfig& shape, const Model& given) {
   Model m = given;
   const auto on = [](bool b) { return b ? Model::Switch::kOn : Model::Switch::kOff; };
@@ -104,7 +113,8 @@ Model section_of(const nn::TransformerConfig& shape, const Model& given) {
   m.mask = (encoder ? shape.encoder_mask : shape.mask).text();
   m.position = position_of(shape.position);
   m.norm = shape.norm == nn::NormKind::kRms ? Model::Norm::kRmsNorm : Model::Norm::kLayerNorm;
-  m.placement = shape.placement == nn::NormPlacement::kPost ? Model::Placement::kPost : Model::Placement::kPre;
+  m.placement = placement_of(shape.placement);
+  m.query_key_norm = shape.query_key_norm ? Model::QueryKeyNorm::kOn : Model::QueryKeyNorm::kOff;
   m.activation = activation_of(shape.activation);
   m.gated = on(shape.feed_forward == nn::FeedForwardKind::kGated);
   m.biases = shape.biases == nn::Biases::kAll ? Model::Switch::kOn : shape.biases == nn::Biases::kNone ? Model::Switch::kOff : Model::Switch::kOfType;
@@ -112,6 +122,8 @@ Model section_of(const nn::TransformerConfig& shape, const Model& given) {
   m.norm_epsilon = shape.norm_eps;
   m.rope_theta = shape.rope.theta;
   m.embedding_scale = shape.embedding_scale;
+  m.attention_softcap = shape.attention_softcap;
+  m.final_softcap = shape.final_softcap;
   return m;
 }
 
@@ -175,7 +187,7 @@ nn::TransformerConfig with_free_fields(nn::TransformerConfig shape, const TrainC
   shape.init_std = m.initializer_std;
   shape.recompute = recompute_of(m.recompute);
   shape.precision = precision_of(config.run.precision);
-  shape.rope.declared_length = config.run.sequence;
+  shape.rope.declared_length = shape.windowed_rope.declared_length = config.run.sequence;
   return nn::completed(shape);
 }
 

@@ -94,6 +94,20 @@ std::vector<Case> cases() {
     c.feed_forward = nn::FeedForwardKind::kPlain;
     c.activation = nn::Activation::kGeluErf;
   });
+  add("query_key_norm", "regard", llama_shape(), [](auto& c) { c.query_key_norm = true; });
+  add("query_key_layer_norm", "regard", gpt2_shape(), [](auto& c) { c.query_key_norm = true; });
+  add("sandwich", "regard", llama_shape(), [](auto& c) {
+    c.placement = nn::NormPlacement::kSandwich;
+    c.query_key_norm = true;
+  });
+  add("sandwich_attention_only", "regard", gpt2_shape(), [](auto& c) {
+    c.placement = nn::NormPlacement::kSandwich;
+    c.intermediate_size = 0;
+  });
+  add("soft_caps", "regard", llama_shape(), [](auto& c) {
+    c.attention_softcap = 1.7;
+    c.final_softcap = 2.3;
+  });
   add("wide_heads", "regard", gpt2_shape(), [](auto& c) { c.head_dim = 10; });
   add("scale", "regard", gpt2_shape(), [](auto& c) { c.attention_scale = 0.7; });
   add("window", "regard", llama_shape(), [](auto& c) { c.mask = Mask::causal() & Mask::window(17, 0); });
