@@ -51,7 +51,7 @@ Command convert_command() {
       .name = "convert",
       .summary = "turn a Hugging Face directory into a GGUF file, or back",
       .description = "Writes the model in the other format, tokenizer included: a name that ends in .gguf is a GGUF file, any other one a directory. "
-                     "Families: llama, qwen2, qwen3, gemma3, gpt2. What the other format cannot say is refused by name.",
+                     "Families: llama, qwen2, qwen3, gemma2, gemma3, gpt2. What the other format cannot say is refused by name.",
       .examples = {{"regard convert run/latest model.gguf --type f32", "A trained model for llama.cpp."},
                    {"regard convert model.gguf checkpoint --type bf16 --without-tokenizer",
                     "A GGUF file for transformers, with token ids alone; a tokenizer of byte-level BPE, as SmolLM2 has, comes along without the last option."}},
