@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "base/check.h"
 #include "format/names.h"
@@ -136,8 +137,16 @@ std::string with_spaces(std::string piece) {
   return piece;
 }
 
+// A family has one tokenizer.json for models that read pictures, too, whose special tokens for these a model of texts has no rows for. Gives
+// the file without them, or nothing when it has none.
+std::optional<std::string> without_tokens_behind(int64_t vocab_size, const std::string& json, const std::string& name) {
+  TokenizerSpec spec = tokenizer_json_spec(json, name).value_or_throw();
+  const auto dropped = std::erase_if(spec.added, [&](const AddedTokenSpec& token) { return token.special && token.id >= vocab_size; });
+  return dropped > 0 ? std::optional(write_tokenizer_json(spec).value_or_throw()) : std::nullopt;
+}
+
 // A tokenizer with other ids would make another model's text of every number. A vocabulary that merges by score has no tokenizer.json, so
-// there the named one may have spaces for U+2581, and lack the tokens behind the pieces: bytes, and what stands for unknown text.
+// there either may have spaces where the other has U+2581, and the named one may lack the tokens behind the pieces: bytes, and what stands for unknown text.
 void expect_same_pieces(const TokenizerSpec& file, const std::string& path, const Tokenizer& named, const std::string& name, int64_t vocab_size) {
   const bool scored = std::holds_alternative<SpmSpec>(file.model);
   const std::string_view advice = scored ? "give the tokenizer.json that this file was made from" : "leave it out, and the file's is taken";
@@ -148,7 +157,7 @@ void expect_same_pieces(const TokenizerSpec& file, const std::string& path, cons
   for (size_t id = 0; id < std::max(file.pieces.size(), has); ++id) {
     const std::string theirs = id < file.pieces.size() ? file.pieces[id] : "", ours = id < has ? named.token_text(static_cast<int32_t>(id)) : "";
     if (theirs == ours) continue;
-    if (scored && (id < has ? with_spaces(theirs) == ours : file.kinds[id] != TokenKind::kNormal)) continue;
+    if (scored && (id < has ? with_spaces(theirs) == with_spaces(ours) : file.kinds[id] != TokenKind::kNormal)) continue;
     fail(Code::kInvalidArgument, "[train] data.tokenizer '{}' has '{}' as id {}, and the tokenizer of '{}' has '{}'; {}", name, shown(ours), id, path, shown(theirs),
          advice);
   }
@@ -196,14 +205,22 @@ FileTokenizer tokenizer_of(const model::TrainableFile& file, const std::string& 
   std::vector<std::pair<std::string, std::string>> beside;
   if (opened.chat_template) beside.emplace_back("chat_template.jinja", *opened.chat_template);
   if (!named.empty()) {
-    const Tokenizer tokenizer = Tokenizer::from_file(named);
+    Tokenizer tokenizer = Tokenizer::from_file(named);
+    std::string json = text_of(named, kMaxTokenizer);
+    const int64_t vocab_size = file.shape(1).vocab_size;
+    if (opened.tokenizer && tokenizer.vocab_size() > vocab_size) {
+      if (auto less = without_tokens_behind(vocab_size, json, named)) {
+        json = std::move(*less);
+        tokenizer = build_tokenizer(tokenizer_json_spec(json, named).value_or_throw()).value_or_throw();
+      }
+    }
     if (opened.tokenizer) {
-      expect_same_pieces(*opened.tokenizer, file.path(), tokenizer, named, file.shape(1).vocab_size);
+      expect_same_pieces(*opened.tokenizer, file.path(), tokenizer, named, vocab_size);
       // Tokens that the named one lacks would be added to it by other programs.
       if (!std::holds_alternative<SpmSpec>(opened.tokenizer->model))
         beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*opened.tokenizer, file.shape(1).max_positions));
     }
-    return {tokenizer, text_of(named, kMaxTokenizer), std::move(beside)};
+    return {std::move(tokenizer), std::move(json), std::move(beside)};
   }
   if (!opened.tokenizer) fail(Code::kInvalidArgument, "[train] '{}' has no tokenizer; give data.tokenizer", file.path());
   const fs::path directory(file.path());

@@ -204,6 +204,19 @@ TEST(Init, TakesTheCharactersThatAScoredVocabularyWasMadeFrom) {
   const std::string shown = message_of(config);
   EXPECT_NE(shown.find("'_' as id 1"), std::string::npos) << shown;
   EXPECT_NE(shown.find("has '\xE2\x96\x81'"), std::string::npos) << shown;
+  // Special tokens behind the model's ids are left out, so that the checkpoint opens; other tokens are not.
+  const auto with_a_token_behind = [&](bool special) {
+    std::string json = bytes_of(box + "/tokenizer.json");
+    const std::string nothing = "\"added_tokens\": []";
+    const std::string token = std::string(R"("added_tokens": [{"id": 5000, "content": "<image>", "normalized": false, "lstrip": false, "rstrip": false,)") +
+                              R"( "single_word": false, "special": )" + (special ? "true}]" : "false}]");
+    return json.replace(json.find(nothing), nothing.size(), token);
+  };
+  config.data.tokenizer = directory.write("behind.json", with_a_token_behind(false));
+  const std::string behind = message_of(config);
+  EXPECT_NE(behind.find("has 5001 ids, and the model"), std::string::npos) << behind;
+  config.data.tokenizer = directory.write("pictures.json", with_a_token_behind(true));
+  EXPECT_EQ(bytes_of(run(config, directory.path("pictures")).checkpoint + "/tokenizer.json"), bytes_of(box + "/tokenizer.json"));
   config.data.tokenizer = box + "/tokenizer.json";
   const std::string checkpoint = run(config, directory.path("run")).checkpoint;
   EXPECT_EQ(bytes_of(checkpoint + "/tokenizer.json"), bytes_of(box + "/tokenizer.json"));
