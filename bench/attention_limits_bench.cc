@@ -1,7 +1,7 @@
 // What attention promises beside speed: errors against f64, as shares of their bounds, and the memory that 64k tokens take.
 //
-// A bound of an output is 6 eps (1 + max |s|) sum w |v| with eps = 2^-24 (tests/attention hold every mask and shape to it); gradients are bound to 1e-5 of the largest, and the bf16 kernel to 1.5 times the error that the f32 kernel makes
-// on inputs rounded to bf16.
+// A bound of an output is 6 eps (1 + max |s|) sum w |v| with eps = 2^-24 (tests/attention hold every mask and shape to it); gradients
+// are bound to 1e-5 of the largest, and the bf16 kernel to 1.5 times the error of the f32 kernel on inputs rounded to bf16.
 #include <fmt/format.h>
 
 #include <cmath>
