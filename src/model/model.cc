@@ -71,6 +71,7 @@ Model model::load_opened(OpenedModel opened, const Family* family, const ModelOp
 
   std::optional<Tokenizer> tokenizer;
   if (opened.tokenizer) {
+    drop_special_behind(*opened.tokenizer, config.vocab_size);
     tokenizer = build_tokenizer(std::move(*opened.tokenizer)).value_or_throw();
     if (tokenizer->vocab_size() > config.vocab_size)
       fail(Code::kCorruptData, "[Model::load] the tokenizer has {} ids, the embedding {} rows", tokenizer->vocab_size(), config.vocab_size);

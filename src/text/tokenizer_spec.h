@@ -131,6 +131,12 @@ struct TokenizerSpec {
   std::optional<int32_t> bos{}, eos{}, eot{}, unk{}, pad{};
 };
 
+/// Leaves out the special tokens whose ids are not below `vocab_size`, and says how many. A family has one tokenizer.json for models that
+/// read pictures, too, whose special tokens for these a model of texts has no rows for.
+inline size_t drop_special_behind(TokenizerSpec& spec, int64_t vocab_size) {
+  return std::erase_if(spec.added, [&](const AddedTokenSpec& token) { return token.special && token.id >= vocab_size; });
+}
+
 /// Checks the whole of `spec` and makes a tokenizer of it. Failures name the origin and what is wrong.
 Result<Tokenizer> build_tokenizer(TokenizerSpec spec);
 

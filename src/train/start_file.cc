@@ -137,12 +137,10 @@ std::string with_spaces(std::string piece) {
   return piece;
 }
 
-// A family has one tokenizer.json for models that read pictures, too, whose special tokens for these a model of texts has no rows for. Gives
-// the file without them, or nothing when it has none.
+// The file without the special tokens that the model has no rows for, or nothing when it has none of those.
 std::optional<std::string> without_tokens_behind(int64_t vocab_size, const std::string& json, const std::string& name) {
   TokenizerSpec spec = tokenizer_json_spec(json, name).value_or_throw();
-  const auto dropped = std::erase_if(spec.added, [&](const AddedTokenSpec& token) { return token.special && token.id >= vocab_size; });
-  return dropped > 0 ? std::optional(write_tokenizer_json(spec).value_or_throw()) : std::nullopt;
+  return drop_special_behind(spec, vocab_size) > 0 ? std::optional(write_tokenizer_json(spec).value_or_throw()) : std::nullopt;
 }
 
 // A tokenizer with other ids would make another model's text of every number. A vocabulary that merges by score has no tokenizer.json, so

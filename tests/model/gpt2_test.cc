@@ -10,6 +10,7 @@
 #include "format/tensor_source.h"
 #include "regard/error.h"
 #include "regard/model.h"
+#include "regard/tokenizer.h"
 #include "support/golden.h"
 #include "support/refusal.h"
 #include "support/temp_dir.h"
@@ -49,11 +50,12 @@ std::string copy_of_golden(const TempDir& directory, const std::string& config, 
   return directory.path();
 }
 
-std::string golden_config() {
+std::string golden_text(const std::string& name) {
   std::ostringstream text;
-  text << std::ifstream(test::golden_path("hf/gpt2/config.json")).rdbuf();
+  text << std::ifstream(test::golden_path(name)).rdbuf();
   return text.str();
 }
+std::string golden_config() { return golden_text("hf/gpt2/config.json"); }
 
 std::string with(std::string config, const std::string& from, const std::string& to) {
   const size_t at = config.find(from);
@@ -87,6 +89,23 @@ TEST(Gpt2, TheNamesOfTheBaseModelAreTheSameModel) {
   const TempDir directory;
   const std::string path = copy_of_golden(directory, golden_config(), [](const std::string& name) { return name.substr(std::string("transformer.").size()); });
   EXPECT_EQ(logits(Model::load(path)), logits(Model::load(test::golden_path("hf/gpt2"))));
+}
+
+// As Gemma's, whose one tokenizer has a token for pictures behind the rows of its models of texts.
+TEST(Gpt2, SpecialTokensWithoutARowAreLeftOut) {
+  const auto with_a_token_behind = [](bool special) {
+    const std::string token = std::string(R"("added_tokens": [{"id": 96, "content": "<image>", "normalized": false, "lstrip": false, "rstrip": false,)") +
+                              R"( "single_word": false, "special": )" + (special ? "true}]" : "false}]");
+    return with(golden_text("converted/tokenizer.json"), "\"added_tokens\": []", token);
+  };
+  const TempDir directory;
+  const std::string path = copy_of_golden(directory, golden_config(), [](const std::string& name) { return name; });
+  directory.write("tokenizer.json", with_a_token_behind(true));
+  const Tokenizer tokenizer = Model::load(path).tokenizer();
+  EXPECT_EQ(tokenizer.vocab_size(), 96);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("<image>")), "<image>");  // characters like others
+  directory.write("tokenizer.json", with_a_token_behind(false));
+  EXPECT_NE(message_of([&] { (void)Model::load(path); }, Code::kCorruptData).find("has 97 ids, the embedding 96 rows"), std::string::npos);
 }
 
 TEST(Gpt2, WhatIsNotImplementedIsNamed) {
