@@ -51,6 +51,8 @@ struct ModelInfo {
   int64_t head_dim = 0;
   int64_t ffn_size = 0;
   int64_t vocab_size = 0;
+  int64_t num_classes = 0;   ///< not 0: the model tells classes apart and predicts no tokens, see Model::classify()
+  std::vector<std::string> class_names;  ///< of the classes in their order; empty: the file names none
   int64_t context = 0;       ///< tokens that the model was trained for
   int64_t max_context = 0;   ///< tokens that its learned positions are for, which no context can pass; 0: positions are no table
   int64_t window = 0;        ///< keys that a windowed layer's query sees, itself included; 0: no window
@@ -77,6 +79,12 @@ struct Feed {
 enum class Output {
   kLogits,  ///< vocab_size raw logits
   kHidden,  ///< hidden_size values: the last hidden state after the final norm
+};
+
+/// What a class is told of.
+enum class ClassesOf {
+  kText,    ///< the whole text: what the first token of an encoder says, and the last one of a decoder, which alone has seen all
+  kTokens,  ///< each token
 };
 
 struct ForwardOptions {
@@ -113,15 +121,20 @@ class REGARD_API Model {
   ///
   /// Bits: a row does not depend on the other feeds, on `chunk`, on how its sequence was cut into calls, or on the number
   /// of threads. Errors: kInvalidArgument for ids outside the vocabulary, one sequence fed twice, more tokens than the
-  /// context has room for (the message has both numbers); kCancelled. After an error every sequence is as it was before.
+  /// context has room for (the message has both numbers); kUnsupported for logits of a model that tells classes apart; kCancelled. After an error every sequence is as it was before.
   void forward(std::span<const Feed> feeds, const ForwardOptions& options, float* out) const;
 
   /// Reads a whole text with the encoder and writes a row per token to `out` (tokens x vocab_size or hidden_size, dense): of an encoder alone,
   /// what its head says of each token (masked ones, say) or the last hidden states; of an encoder-decoder the hidden states, which
   /// have no logits. ForwardOptions::chunk means nothing here, since every token sees every other one.
-  /// Errors: kUnsupported for a decoder, and for logits of an encoder-decoder; kInvalidArgument for no tokens, ids outside the vocabulary, and
+  /// Errors: kUnsupported for a decoder, and for logits of an encoder-decoder or of a model that tells classes apart; kInvalidArgument for no tokens, ids outside the vocabulary, and
   /// more tokens than the context has room for; kCancelled.
   void encode(std::span<const int32_t> tokens, const ForwardOptions& options, float* out) const;
+
+  /// Reads a whole text with a model that tells classes apart and writes raw logits of the classes to `out`: one row of num_classes, or a row
+  /// per token, dense. Bits: those that the model's training evaluates; the number of threads changes none.
+  /// Errors: kUnsupported for a model that predicts tokens; otherwise as encode().
+  void classify(std::span<const int32_t> tokens, ClassesOf what, float* out, const StopToken* stop = nullptr) const;
 
   /// The id that the texts of an encoder-decoder begin with, if its file says.
   std::optional<int32_t> decoder_start() const;

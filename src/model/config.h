@@ -23,6 +23,7 @@ struct DecoderConfig {
   int64_t head_dim = 0;
   int64_t ffn_size = 0;
   int64_t vocab_size = 0;
+  int64_t num_classes = 0;  ///< not 0: the head tells so many classes apart and predicts no tokens
   int64_t context = 0;  ///< tokens that the model was trained for
 
   nn::NormKind norm = nn::NormKind::kRms;
@@ -56,6 +57,9 @@ struct DecoderConfig {
 
   bool tied_embeddings = false;
   std::vector<int32_t> eos_ids;
+
+  /// Logits of a row.
+  int64_t head_rows() const { return num_classes > 0 ? num_classes : vocab_size; }
 };
 
 }  // namespace regard::model

@@ -59,6 +59,7 @@ std::vector<int64_t> part_shape(const DecoderConfig& c, Part part, bool bias) {
   switch (part) {
     case Part::kEmbedding:
     case Part::kHead: return matrix(c.vocab_size, c.hidden_size);
+    case Part::kClassifier: return matrix(c.num_classes, c.hidden_size);
     case Part::kPositions: return matrix(c.max_positions, c.hidden_size);
     case Part::kQuery: return matrix(q, c.hidden_size);
     case Part::kKey:

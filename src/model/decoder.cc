@@ -48,8 +48,8 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, int64_t context)
   require(weights_.embedding->in() == config_.hidden_size && weights_.embedding->out() == config_.vocab_size,
           "[Decoder] the embedding is {} x {}; expected {} x {}", weights_.embedding->out(), weights_.embedding->in(), config_.vocab_size,
           config_.hidden_size);
-  require(head().in() == config_.hidden_size && head().out() == config_.vocab_size, "[Decoder] the head is {} x {}; expected {} x {}", head().out(),
-          head().in(), config_.vocab_size, config_.hidden_size);
+  require(head().in() == config_.hidden_size && head().out() == config_.head_rows(), "[Decoder] the head is {} x {}; expected {} x {}", head().out(),
+          head().in(), config_.head_rows(), config_.hidden_size);
   require(static_cast<int64_t>(weights_.blocks.size()) == config_.num_layers, "[Decoder] {} blocks for {} layers", weights_.blocks.size(),
           config_.num_layers);
 }
@@ -79,7 +79,7 @@ Caches Decoder::remember(ThreadPool& pool, nn::Scratch& scratch, const float* en
 
 void Decoder::forward(ThreadPool& pool, nn::Scratch& scratch, std::span<const DecoderFeed> feeds, const ForwardOptions& options,
                       const LayerObserver* observer, float* out) const {
-  const int64_t width = options.output == Output::kLogits ? config_.vocab_size : config_.hidden_size;
+  const int64_t width = options.output == Output::kLogits ? config_.head_rows() : config_.hidden_size;
   Chunk chunk;
   int64_t written = 0;
   const auto flush = [&] {
@@ -169,14 +169,14 @@ void Decoder::run_chunk(const nn::Pass& pass, const Chunk& chunk, Output output,
   if (output == Output::kHidden) return;
   if (config_.head_scale != 1)
     nn::for_each_row(pass.pool, count, hidden, [&](int64_t i) { k.scale(config_.head_scale, hidden, last + i * hidden); });
-  const int64_t vocab = config_.vocab_size;
-  head().forward(pass.pool, {last, {count, hidden}}, {out, {count, vocab}}, pass.stop);
+  const int64_t width = config_.head_rows();
+  head().forward(pass.pool, {last, {count, hidden}}, {out, {count, width}}, pass.stop);
   if (config_.final_softcap > 0)
-    nn::for_each_row(pass.pool, count, vocab, [&](int64_t i) {
-      float* logits = out + i * vocab;
-      k.scale(1 / config_.final_softcap, vocab, logits);
-      k.tanh(logits, vocab, logits);
-      k.scale(config_.final_softcap, vocab, logits);
+    nn::for_each_row(pass.pool, count, width, [&](int64_t i) {
+      float* logits = out + i * width;
+      k.scale(1 / config_.final_softcap, width, logits);
+      k.tanh(logits, width, logits);
+      k.scale(config_.final_softcap, width, logits);
     });
 }
 

@@ -51,6 +51,8 @@ struct Facts {
 
   std::optional<nn::TransformerConfig> shape;  ///< where the file has more than a decoder: trained_shape.h, t5_shape.h
 
+  std::vector<std::string> class_names;  ///< of a shape that tells classes apart, in their order; empty: the file names none
+
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> decoder_start;  ///< what the texts of an encoder-decoder begin with

@@ -178,6 +178,7 @@ std::vector<Family> make_families() {
       .hf_model_types = {"regard"},
       .parts = {{Part::kEmbedding, "", "embed_tokens"},
                 {Part::kHead, "", "lm_head"},
+                {Part::kClassifier, "", "classifier"},
                 REGARD_TRAINED_STACK("decoder."),
                 {Part::kCrossNorm, "", "decoder.layers.{}.cross_attn_norm", Bias::kByFile},
                 {Part::kCrossQuery, "", "decoder.layers.{}.cross_attn.q_proj", Bias::kByFile},

@@ -16,6 +16,7 @@ namespace regard::model {
 /// The weights that a stack may have. A family has those that its table names.
 enum class Part {
   kEmbedding, kPositions, kT5Table, kFinalNorm, kHead, kRopeDivisors,            // once
+  kClassifier,                                                                   // instead of kHead where classes are told apart
   kAttnNorm, kQuery, kKey, kValue, kFused, kOutput, kQueryNorm, kKeyNorm,        // per layer
   kPostAttnNorm, kFfnNorm, kGate, kUp, kDown, kPostFfnNorm,
   kPlainUp,                                                                      // instead of kUp where nothing is gated

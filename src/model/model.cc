@@ -34,6 +34,8 @@ ModelInfo describe_opened(const OpenedModel& opened, const model::Family& family
   info.head_dim = config.head_dim;
   info.ffn_size = config.ffn_size;
   info.vocab_size = config.vocab_size;
+  info.num_classes = config.num_classes;
+  info.class_names = opened.facts.class_names;
   info.context = config.context;
   if (config.position == nn::PositionKind::kLearned) info.max_context = config.max_positions;
   for (bool windowed : config.windowed)
@@ -121,21 +123,49 @@ const Tokenizer& Model::tokenizer() const {
 
 std::optional<int32_t> Model::decoder_start() const { return impl_->decoder_start; }
 
-void Model::encode(std::span<const int32_t> tokens, const ForwardOptions& options, float* out) const {
+namespace {
+
+void refuse_classes(const Model& model, Output output, std::string_view function) {
+  if (output == Output::kLogits && model.info().num_classes > 0)
+    fail(Code::kUnsupported, "[Model::{}] this model tells {} classes apart and predicts no tokens; read texts with classify()", function, model.info().num_classes);
+}
+
+// All rows of a text that is read at once.
+void read_whole(const Model& model, const model::Decoder& stack, std::span<const int32_t> tokens, const ForwardOptions& options, std::string_view function, float* out) {
   const auto n = static_cast<int64_t>(tokens.size());
+  require(n >= 1 && n <= model.context(), "[Model::{}] a text of {} tokens; expected 1 to {}, the context", function, n, model.context());
+  for (int32_t id : tokens)
+    require(id >= 0 && id < model.info().vocab_size, "[Model::{}] token id {} is outside the vocabulary of {}", function, id, model.info().vocab_size);
+  model::Caches caches = stack.make_caches();
+  const model::DecoderFeed feed{&caches, tokens, Feed::Rows::kAll};
+  ForwardOptions whole = options;
+  whole.chunk = n;
+  const Model::Impl& impl = *model.shared_impl();
+  const std::lock_guard lock(impl.turn);
+  stack.forward(default_pool(), impl.scratch, {&feed, 1}, whole, nullptr, out);
+}
+
+}  // namespace
+
+void Model::encode(std::span<const int32_t> tokens, const ForwardOptions& options, float* out) const {
   if (impl_->architecture == nn::Architecture::kDecoder)
     fail(Code::kUnsupported, "[Model::encode] this model is a decoder, in which a token sees no later one; feed it with forward()");
   if (impl_->encoder && options.output == Output::kLogits)
     fail(Code::kUnsupported, "[Model::encode] the encoder of an encoder-decoder has no logits; ask for hidden states");
-  require(n >= 1 && n <= context(), "[Model::encode] a text of {} tokens; expected 1 to {}, the context", n, context());
-  for (int32_t id : tokens) require(id >= 0 && id < info().vocab_size, "[Model::encode] token id {} is outside the vocabulary of {}", id, info().vocab_size);
-  const model::Decoder& encoder = impl_->encoder ? *impl_->encoder : impl_->decoder;
-  model::Caches caches = encoder.make_caches();
-  const model::DecoderFeed feed{&caches, tokens, Feed::Rows::kAll};
-  ForwardOptions whole = options;
-  whole.chunk = n;
-  const std::lock_guard lock(impl_->turn);
-  encoder.forward(default_pool(), impl_->scratch, {&feed, 1}, whole, nullptr, out);
+  refuse_classes(*this, options.output, "encode");
+  read_whole(*this, impl_->encoder ? *impl_->encoder : impl_->decoder, tokens, options, "encode", out);
+}
+
+void Model::classify(std::span<const int32_t> tokens, ClassesOf what, float* out, const StopToken* stop) const {
+  const int64_t classes = info().num_classes;
+  if (classes == 0) fail(Code::kUnsupported, "[Model::classify] this model predicts tokens and tells no classes apart; feed it with forward() or encode()");
+  ForwardOptions options;
+  options.stop = stop;
+  if (what == ClassesOf::kTokens) return read_whole(*this, impl_->decoder, tokens, options, "classify", out);
+  AlignedBuffer<float> rows(tokens.size() * static_cast<size_t>(classes));
+  read_whole(*this, impl_->decoder, tokens, options, "classify", rows.data());
+  const bool first = impl_->architecture == nn::Architecture::kEncoder;
+  std::copy_n(first ? rows.data() : rows.data() + rows.size() - static_cast<size_t>(classes), classes, out);
 }
 
 int64_t Model::num_rows(std::span<const Feed> feeds) {
@@ -151,6 +181,7 @@ namespace {
 
 void run_forward(const Model& model, std::span<const Feed> feeds, const ForwardOptions& options, const model::LayerObserver* observer, float* out) {
   require(options.chunk >= 1, "[Model::forward] chunk is {}; expected 1 or more", options.chunk);
+  refuse_classes(model, options.output, "forward");
   const Model::Impl& impl = *model.shared_impl();
   std::vector<model::DecoderFeed> checked;
   std::set<const Sequence*> seen;

@@ -64,6 +64,7 @@ Facts facts_of(const HfConfig& hf, const std::string& config) {
   facts.architecture = hf.model_type;
   if (hf.model_type == kT5Type) add_t5(config, facts).value_or_throw();
   else add_shape(read_trained_shape(config).value_or_throw(), facts);
+  if (hf.model_type == kTrainedType) facts.class_names = read_class_names(config, facts.shape->num_classes).value_or_throw();
   for (const int64_t id : hf.eos_ids) facts.eos_ids.push_back(static_cast<int32_t>(id));
   if (hf.bos_id) facts.bos_id = static_cast<int32_t>(*hf.bos_id);
   if (!facts.decoder_start && facts.shape->architecture == nn::Architecture::kEncoderDecoder) facts.decoder_start = facts.bos_id;

@@ -31,6 +31,7 @@ nn::Biases biases_of(const OpenedModel& opened, const Family& family) {
 }
 
 void check_trainable(const std::string& path, const Family& family, const DecoderConfig& c) {
+  if (c.num_classes > 0) cannot_train(path, "a head that tells classes apart");
   if (c.head_scale != 1 || family.find(Part::kPlainUp) != nullptr) cannot_train(path, fmt::format("the layout of {}", family.name));
 }
 

@@ -1,6 +1,7 @@
 #include "model/trained_shape.h"
 
 #include <array>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -92,7 +93,8 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
                                                                           {"encoder", nn::Architecture::kEncoder},
                                                                           {"encoder_decoder", nn::Architecture::kEncoderDecoder}})));
   REGARD_TRY(c.num_classes, integer(o, "num_classes", 0, kMaxVocab));
-  if (c.num_classes > 0) return unsupported(o, "num_classes", "this model tells classes apart and predicts no tokens");
+  if (c.num_classes > 0 && c.architecture == nn::Architecture::kEncoderDecoder)
+    return unsupported(o, "num_classes", "an encoder-decoder that tells classes apart is not implemented; expected a decoder or an encoder");
   REGARD_TRY(c.vocab_size, integer(o, "vocab_size", 1, kMaxVocab));
   REGARD_TRY(c.hidden_size, integer(o, "hidden_size", 1, kMaxWidth));
   REGARD_TRY(c.num_layers, integer(o, "num_layers", 1, kMaxLayers));
@@ -151,6 +153,27 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
   }
 }
 
+Result<std::vector<std::string>> read_class_names(std::string_view config_json, int64_t num_classes) {
+  REGARD_TRY(const JsonDocument document, JsonDocument::parse(config_json, "config.json"));
+  REGARD_TRY(const JsonObject o, document.root().as_object());
+  const auto given = o.find("id2label");
+  if (num_classes == 0 || !given || given->is_null()) return std::vector<std::string>();
+  REGARD_TRY(const JsonObject table, given->as_object());
+  if (static_cast<int64_t>(table.size()) != num_classes) return given->refuse(fmt::format("{} names for {} classes", table.size(), num_classes));
+  std::vector<std::string> names(table.size());
+  std::vector<bool> named(table.size());
+  for (const auto& [key, value] : table) {
+    size_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id >= names.size() || named[id])
+      return value.refuse(fmt::format("expected each number from 0 to {} once", num_classes - 1));
+    REGARD_TRY(const std::string_view name, value.as_string());
+    names[id] = name;
+    named[id] = true;
+  }
+  return names;
+}
+
 void add_shape(const nn::TransformerConfig& shape, Facts& facts) {
   facts.num_layers = shape.num_layers;
   facts.hidden_size = shape.hidden_size;
@@ -177,6 +200,7 @@ void refine_trained(const Facts& facts, DecoderConfig& config) {
   config.activation = shape.activation;
   config.feed_forward = shape.feed_forward;
   const bool encoder = shape.architecture == nn::Architecture::kEncoder;
+  config.num_classes = shape.num_classes;
   config.mask = encoder ? shape.encoder_mask : shape.mask;
   config.t5_direction = encoder ? T5Direction::kBidirectional : T5Direction::kCausal;
   config.cross_attention = shape.architecture == nn::Architecture::kEncoderDecoder;

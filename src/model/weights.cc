@@ -312,6 +312,10 @@ void read_stack(Reader& reader, const Family& family, const DecoderConfig& c, in
 // Tied weights are stored once. A head that is there is used, unless the file says that it is the embedding: then it has
 // to be the same, because nobody can know which of two different ones was meant.
 void read_head(Reader& reader, const Family& family, const Facts& facts, const DecoderConfig& c, DecoderWeights& w) {
+  if (c.num_classes > 0) {
+    w.head = reader.linear(Part::kClassifier, 0, c.num_classes, c.hidden_size);
+    return;
+  }
   const TensorInfo* head = reader.find(*family.find(Part::kHead), 0, ".weight", !c.tied_embeddings && facts.kind == FileKind::kHuggingFace);
   if (head != nullptr && c.tied_embeddings && facts.tied_embeddings.value_or(false)) {
     const TensorInfo* embedding = reader.find(*family.find(Part::kEmbedding), 0, ".weight", true);
