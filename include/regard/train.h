@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,7 +63,7 @@ struct TrainConfig {
     enum class TokenType { kUint16, kInt32 };
     enum class Unit { kFile, kLine };
     enum class Documents { kNone, kMask, kMaskAndRestart };
-    enum class Objective { kNextToken, kMaskedToken };
+    enum class Objective { kNextToken, kMaskedToken, kClass };
 
     std::vector<std::string> files;
     std::vector<std::string> validation_files;
@@ -80,6 +81,7 @@ struct TrainConfig {
     Objective objective = Objective::kNextToken;
     double mask_rate = 0.15;
     std::string mask_token;
+    std::string label = "label";  ///< of JSON lines: the class of the text (kClass)
   };
 
   struct Optimizer {
@@ -215,6 +217,8 @@ struct TrainResult {
 ///     loss.png .svg   the curves, made at the end
 ///     latest, best    links to checkpoints step-000001000/ with config.json, model.safetensors, tokenizer.json and state
 ///
+/// With data.objective kClass the model learns the class that each JSON line names; the names stand in the checkpoint's config.json as id2label, and
+/// Model::classify() reads texts with it. Its weights are drawn from the seed: run.init is for models that predict tokens.
 /// With run.init the weights begin as those of a model file: GGUF with any type of weights, a Hugging Face directory, a checkpoint. The shape is
 /// the file's; of the section model only dropouts, label_smoothing, z_loss and recompute are free, and a field that was set to something
 /// else is refused. The tokenizer is the file's, unless data.tokenizer names one that has the same pieces. Checkpoints are of the file's family, with
@@ -235,13 +239,17 @@ REGARD_API TrainResult train(const TrainConfig& config, const TrainOptions& opti
 struct TaskEvalOptions {
   /// Which checkpoint of the run.
   enum class Checkpoint { kLatest, kBest } checkpoint = Checkpoint::kLatest;
-  int64_t questions = 1000;  ///< the first ones of the validation split, 1 to 100 million; 1,000 are those of the run's own evaluations
+  /// How many, the first ones of the validation split, 1 to 100 million; nothing: those of the run's own evaluations, 1,000 of a task and every text of a
+  /// run on classes.
+  std::optional<int64_t> questions;
+  /// Of a run on classes: JSON lines to ask about, instead of those that the run measured on.
+  std::vector<std::string> files;
   const StopToken* stop = nullptr;
 };
 
-/// How well a checkpoint does its task.
+/// How well a checkpoint does its task, or tells classes apart.
 struct TaskScore {
-  std::string task;
+  std::string task;        ///< "class" of a run on classes, whose questions are texts with one label each
   std::string checkpoint;  ///< the directory that was measured
   int64_t questions = 0;   ///< that were asked; none of them is one to train on
   int64_t solved = 0;      ///< without a mistake, which greedy generation then does too
@@ -250,8 +258,9 @@ struct TaskScore {
   double loss = 0;  ///< nats per label
 };
 
-/// Asks a checkpoint of the run in `directory` questions of its task, of any architecture. Determinism: as train().
-/// Errors: kNotFound for a directory without a run, kInvalidArgument for a run on texts or a number of questions out of range;
+/// Asks a checkpoint of the run in `directory` questions of its task, of any architecture, or the classes of texts; those of a run on classes are read
+/// again from the files that it names. Determinism: as train().
+/// Errors: kNotFound for a directory without a run, kInvalidArgument for a run that predicts texts, a number of questions out of range or files for a task;
 /// kCorruptData for weights that are not those of the configuration, naming the tensor; kCancelled; kIo.
 REGARD_API TaskScore evaluate_task(const std::string& directory, const TaskEvalOptions& options = {});
 

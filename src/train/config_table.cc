@@ -102,8 +102,9 @@ constexpr Field kFields[] = {
     choice<&C::data, &D::documents>("data", "documents", "none|mask|mask_and_restart",
                                     "Whether tokens see their own document alone, and whether positions begin anew in each."),
     number<&C::data, &D::validation_fraction>("data", "validation_fraction", 0, 0.9, "Share at the end of data.files that is measured on, not trained on."),
-    choice<&C::data, &D::objective>("data", "objective", "next_token|masked_token", "What is predicted."),
+    choice<&C::data, &D::objective>("data", "objective", "next_token|masked_token|class", "What is predicted: tokens, or the class that each JSON line names."),
     number<&C::data, &D::mask_rate>("data", "mask_rate", 0.01, 0.9, "Share of tokens that are to be guessed (masked_token): 80 % masked, 10 % random, 10 % as they are."),
+    text<&C::data, &D::label>("data", "label", "The member of a JSON line that holds its class, a text or a whole number (class)."),
     text<&C::data, &D::mask_token>("data", "mask_token", "The token that stands for what is to be guessed; empty: one id behind the vocabulary."),
 
     choice<&C::optimizer, &O::kind>("optimizer", "kind", "adamw|sgd", "AdamW, or gradient descent with momentum."),

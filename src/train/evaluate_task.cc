@@ -1,4 +1,5 @@
-// A checkpoint of a task asked again, from the files of its run alone: train.json says what the model and the questions are.
+// A checkpoint of a task asked again, from the files of its run alone: train.json says what the model and the questions are. One that tells
+// classes apart is asked the texts that its run measured on, or others.
 #include <algorithm>
 #include <memory>
 
@@ -6,8 +7,11 @@
 #include "base/half.h"
 #include "format/tensor_source.h"
 #include "nn/training/transformer.h"
+#include "regard/model.h"
+#include "regard/tokenizer.h"
 #include "regard/train.h"
 #include "runtime/file.h"
+#include "train/class_data.h"
 #include "train/model_config.h"
 #include "train/task_batches.h"
 #include "train/task_run.h"
@@ -52,26 +56,53 @@ void load_parameters(const std::string& checkpoint, nn::ParameterStore<float>& p
   }
 }
 
+// What is asked of which model.
+struct Questions {
+  nn::TransformerConfig shape;
+  std::unique_ptr<train_data::BatchSource> batches;
+};
+
+Questions of_task(const TrainConfig& config) {
+  const train_loop::TaskRun run = train_loop::task_run(config);
+  return {train_loop::transformer_config(run.shape_config, run.vocab_size), std::make_unique<train_data::TaskBatches>(run.task, train_tasks::Split::kValidation)};
+}
+
+// The checkpoint has the names of the classes and the tokenizer, so that files of the run may be elsewhere when others are asked about.
+Questions of_classes(const TrainConfig& config, const std::string& checkpoint, const TaskEvalOptions& options) {
+  const ModelInfo info = Model::describe(checkpoint);
+  const Tokenizer tokenizer = Tokenizer::from_file(checkpoint + "/tokenizer.json");
+  const auto& files = options.files.empty() ? config.data.validation_files : options.files;
+  train_data::ClassTexts texts = files.empty() ? train_data::load_class_data(config, tokenizer, options.stop).validation
+                                               : train_data::load_class_texts(files, config, tokenizer, info.class_names, options.stop);
+  if (texts.size() == 0) fail(Code::kInvalidArgument, "[evaluate_task] the run measured on nothing (data.validation_fraction is 0); name files to ask about");
+  return {train_loop::transformer_config(config, info.vocab_size, info.num_classes),
+          std::make_unique<train_data::ClassBatches>(std::move(texts), config.run.sequence, train_data::label_place(config), train_data::ClassBatches::Order::kInOrder,
+                                                     config.run.seed)};
+}
+
 }  // namespace
 
 TaskScore evaluate_task(const std::string& directory, const TaskEvalOptions& options) {
-  require(options.questions >= 1 && options.questions <= kMaxQuestions, "[evaluate_task] {} questions; expected 1 to {}", options.questions, kMaxQuestions);
+  if (options.questions) require(*options.questions >= 1 && *options.questions <= kMaxQuestions, "[evaluate_task] {} questions; expected 1 to {}", *options.questions, kMaxQuestions);
   const TrainConfig config = read_run_config(directory);
-  if (config.data.task.empty()) {
+  const bool classes = config.data.task.empty() && config.data.objective == TrainConfig::Data::Objective::kClass;
+  if (!options.files.empty() && !classes) fail(Code::kInvalidArgument, "[evaluate_task] files to ask about are for a run on classes, which that in '{}' is not", directory);
+  if (config.data.task.empty() && !classes) {
     fail(Code::kInvalidArgument, "[evaluate_task] the run in '{}' trains on texts, not on a task; evaluate its checkpoint on a text", directory);
   }
-  const train_loop::TaskRun run = train_loop::task_run(config);
-  const auto model = nn::make_transformer(train_loop::transformer_config(run.shape_config, run.vocab_size), config.run.seed);
   TaskScore score;
-  score.task = config.data.task;
+  score.task = classes ? "class" : config.data.task;
   score.checkpoint = directory + (options.checkpoint == TaskEvalOptions::Checkpoint::kBest ? "/best" : "/latest");
+  const Questions asked = classes ? of_classes(config, score.checkpoint, options) : of_task(config);
+  const auto model = nn::make_transformer(asked.shape, config.run.seed);
   load_parameters(score.checkpoint, model->parameters());
 
-  const train_data::TaskBatches batches(run.task, train_tasks::Split::kValidation);
+  const int64_t pass = asked.batches->pass();
+  const int64_t questions = !options.questions ? pass : classes ? std::min(*options.questions, pass) : *options.questions;
   train_data::Batch batch;
-  for (int64_t first = 0; first < options.questions; first += config.run.batch) {
-    const int64_t count = std::min(config.run.batch, options.questions - first);
-    batches.fill(first, count, batch);
+  for (int64_t first = 0; first < questions; first += config.run.batch) {
+    const int64_t count = std::min(config.run.batch, questions - first);
+    asked.batches->fill(first, count, batch);
     const nn::LossSum part = model->evaluate(default_pool(), batch.view(0, count), options.stop);
     score.loss += part.nats;
     score.labels += part.counted;

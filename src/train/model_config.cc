@@ -224,12 +224,13 @@ nn::training::GemmPrecision precision_of(TrainConfig::Run::Precision precision) 
   return precision == TrainConfig::Run::Precision::kBf16 ? nn::training::GemmPrecision::kBF16 : nn::training::GemmPrecision::kF32;
 }
 
-nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t vocab_size) {
+nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t vocab_size, int64_t num_classes) {
   const Model& m = config.model;
   if (m.type != Model::Type::kRegard) {
     const auto refuse = [](std::string_view field, std::string_view has) {
       fail(Code::kInvalidArgument, "[train] model.{} is not what a model of that type has, {}; set model.type to regard", field, has);
     };
+    if (num_classes > 0) fail(Code::kInvalidArgument, "[train] data.objective is class, and models of that type predict tokens; set model.type to regard");
     if (m.architecture != Model::Architecture::kDecoder) refuse("architecture", "decoder");
     if (m.placement != Model::Placement::kPre) refuse("placement", "pre");
     if (m.query_key_norm != Model::QueryKeyNorm::kOff) refuse("query_key_norm", "off");
@@ -245,6 +246,7 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   nn::TransformerConfig t;
   t.architecture = architecture_of(m.architecture);
   t.vocab_size = vocab_size;
+  t.num_classes = num_classes;
   t.hidden_size = m.hidden_size;
   t.num_layers = m.layers;
   t.num_encoder_layers = m.architecture == Model::Architecture::kEncoderDecoder ? m.encoder_layers : 0;
@@ -295,7 +297,8 @@ nn::TransformerConfig transformer_config(const TrainConfig& config, int64_t voca
   return t;
 }
 
-std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special, TrainConfig::Run::SaveAs weights) {
+std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special, TrainConfig::Run::SaveAs weights,
+                              const std::vector<std::string>& class_names) {
   JsonWriter json;
   json.begin_object();
   switch (nn::parameter_naming(config)) {
@@ -310,6 +313,13 @@ std::string model_config_json(const nn::TransformerConfig& config, const Special
   };
   id("bos_token_id", special.begin);
   id("eos_token_id", special.end);
+  if (!class_names.empty()) {
+    json.key("id2label").begin_object();
+    for (size_t i = 0; i < class_names.size(); ++i) json.member(fmt::format("{}", i), class_names[i]);
+    json.end().key("label2id").begin_object();
+    for (size_t i = 0; i < class_names.size(); ++i) json.member(class_names[i], static_cast<int64_t>(i));
+    json.end();
+  }
   return json.member("torch_dtype", weights == TrainConfig::Run::SaveAs::kBf16 ? "bfloat16" : "float32").end().finish(JsonStyle::kIndented) + "\n";
 }
 

@@ -11,6 +11,7 @@
 #include "regard/train.h"
 #include "runtime/file.h"
 #include "train/batches.h"
+#include "train/class_data.h"
 #include "train/model_config.h"
 #include "train/resume_point.h"
 #include "train/run_directory.h"
@@ -97,14 +98,15 @@ int32_t mask_id(const TrainConfig::Data& data, const Words& words, const model::
 }
 
 void check_objective(const TrainConfig& config) {
+  const bool classes = config.data.objective == TrainConfig::Data::Objective::kClass;
   const bool masked = config.data.objective == TrainConfig::Data::Objective::kMaskedToken;
   const bool encoder = config.model.architecture == TrainConfig::Model::Architecture::kEncoder;
   if (config.model.architecture == TrainConfig::Model::Architecture::kEncoderDecoder) {
     fail(Code::kInvalidArgument, "[train] model.architecture is encoder_decoder, which reads pairs; data.files are single texts: choose a data.task");
   }
   // An encoder sees the token that it is to predict, so its loss would fall to nothing and mean nothing.
-  if (encoder && !masked) {
-    fail(Code::kInvalidArgument, "[train] an encoder sees the next token; set data.objective to masked_token, or model.architecture to decoder");
+  if (encoder && !masked && !classes) {
+    fail(Code::kInvalidArgument, "[train] an encoder sees the next token; set data.objective to masked_token or class, or model.architecture to decoder");
   }
 }
 
@@ -114,6 +116,7 @@ struct Setting {
   Words words;
   train_loop::SpecialIds special;
   int64_t vocab_size = 0;
+  std::vector<std::string> class_names;  // of a run on classes
   uint64_t data_hash = 0;
   TrainConfig shape_config;
   std::string summary;
@@ -143,6 +146,32 @@ Setting text_setting(const TrainConfig& config, const model::TrainableFile* file
   setting.vocab_size = texts.vocab_size;
   setting.data_hash = texts.hash;
   setting.summary = fmt::format("{} tokens to train on, {} to measure on", texts.training.size(), texts.validation ? texts.validation->size() : 0);
+  return setting;
+}
+
+// Texts with a class each. A prefix and a suffix would make other texts of them than Model::classify() is given.
+Setting class_setting(const TrainConfig& config, const StopToken* stop) {
+  check_objective(config);
+  const TrainConfig::Data& data = config.data;
+  if (!config.run.init.empty()) fail(Code::kInvalidArgument, "[train] data.objective is class, whose weights are drawn from the seed; leave run.init out");
+  if (!data.prefix.empty() || data.suffix != TrainConfig::Data().suffix) fail(Code::kInvalidArgument, "[train] data.objective is class, which reads each text as it is; leave data.prefix and data.suffix out");
+  if (data.files.empty()) fail(Code::kInvalidArgument, "[train] there is nothing to train on; set data.files to JSON lines, with data.tokenizer");
+  if (data.tokenizer.empty()) fail(Code::kInvalidArgument, "[train] the texts need a tokenizer; set data.tokenizer to a tokenizer.json");
+  Setting setting;
+  setting.words = load_words(data, nullptr);
+  setting.special = {setting.words.tokenizer->bos(), setting.words.tokenizer->eos()};
+  setting.shape_config = config;
+  train_data::ClassData texts = train_data::load_class_data(config, *setting.words.tokenizer, stop);
+  setting.vocab_size = config.model.vocab_size > 0 ? config.model.vocab_size : setting.words.tokenizer->vocab_size();
+  setting.data_hash = texts.hash();
+  setting.class_names = texts.names;
+  setting.summary = fmt::format("{} texts of {} classes to train on, {} to measure on", texts.training.size(), texts.names.size(), texts.validation.size());
+  using train_data::ClassBatches;
+  const auto batches = [&](train_data::ClassTexts some, ClassBatches::Order order) {
+    return std::make_unique<ClassBatches>(std::move(some), config.run.sequence, train_data::label_place(config), order, config.run.seed);
+  };
+  if (texts.validation.size() > 0) setting.validation = batches(std::move(texts.validation), ClassBatches::Order::kInOrder);
+  setting.training = batches(std::move(texts.training), ClassBatches::Order::kShuffled);
   return setting;
 }
 
@@ -192,11 +221,14 @@ TrainResult train(const TrainConfig& given, const TrainOptions& options) {
     shape = file->shape(config.run.sequence);
     train_loop::adopt_shape(shape, file->path(), config);
   }
-  Setting setting = config.data.task.empty() ? text_setting(config, file ? &*file : nullptr, options.stop) : task_setting(config);
+  const bool classes = config.data.task.empty() && config.data.objective == TrainConfig::Data::Objective::kClass;
+  Setting setting = classes                    ? class_setting(config, options.stop)
+                    : config.data.task.empty() ? text_setting(config, file ? &*file : nullptr, options.stop)
+                                               : task_setting(config);
   if (file && setting.vocab_size != shape.vocab_size) {
     fail(Code::kInvalidArgument, "[train] the data need a vocabulary of {}, and the model in '{}' has {}", setting.vocab_size, file->path(), shape.vocab_size);
   }
-  shape = file ? train_loop::with_free_fields(shape, setting.shape_config, file->path()) : train_loop::transformer_config(setting.shape_config, setting.vocab_size);
+  shape = file ? train_loop::with_free_fields(shape, setting.shape_config, file->path()) : train_loop::transformer_config(setting.shape_config, setting.vocab_size, std::ssize(setting.class_names));
   auto& beside = setting.words.files_beside;
   if (setting.words.tokenizer && std::none_of(beside.begin(), beside.end(), [](const auto& one) { return one.first == "tokenizer_config.json"; }))
     beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*setting.words.tokenizer, shape.max_positions));
@@ -207,7 +239,7 @@ TrainResult train(const TrainConfig& given, const TrainOptions& options) {
                                        .training = *setting.training,
                                        .validation = setting.validation.get(),
                                        .model_config = of_family ? file->config_json(config.run.save_as == TrainConfig::Run::SaveAs::kBf16 ? "bfloat16" : "float32")
-                                                                 : train_loop::model_config_json(shape, setting.special, config.run.save_as),
+                                                                 : train_loop::model_config_json(shape, setting.special, config.run.save_as, setting.class_names),
                                        .tokenizer = setting.words.file,
                                        .data_hash = setting.data_hash,
                                        .operations_per_token = nn::operations_per_token(shape, setting.shape_config.run.sequence),

@@ -182,9 +182,6 @@ TEST(CheckpointRefusal, NamesWhatAModelCannotBe) {
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
   TransformerConfig c = gpt2_shape();
-  c.num_classes = 3;
-  expect_names(c, "num_classes");
-  c = gpt2_shape();
   c.mask = Mask::parse("causal | prefix(4)");
   expect_names(c, "query 0 sees key 1");
 }
