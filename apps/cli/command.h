@@ -55,6 +55,7 @@ Command train_command();
 Command info_command();
 Command convert_command();
 Command logits_command();
+Command classify_command();
 Command attend_command();
 Command mask_draw_command();
 Command mask_count_command();

@@ -6,7 +6,7 @@ namespace regard::cli {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       generate_command(),   poem_command(),       chat_command(),          tokens_encode_command(), tokens_decode_command(), tokens_train_command(),
-      eval_command(),       train_command(),      info_command(),       convert_command(),        logits_command(),        attend_command(),        mask_draw_command(),
+      eval_command(),       train_command(),      info_command(),       convert_command(),        logits_command(),        classify_command(),      attend_command(),        mask_draw_command(),
       mask_count_command(),
       mask_row_command(),   mask_column_command(), mask_prove_command(),   mask_why_command(),      mask_check_command(),
       doctor_command(),     completion_command(),  version_command(),      help_command(),

@@ -148,6 +148,8 @@ int run_eval(Context& context) {
   if (state_path == "-") throw UsageError("--state needs a file name; it is read and written");
   const std::optional<std::string> kept = state_path.empty() ? std::nullopt : kept_state(state_path);
   const Model model = load_model(context);
+  if (model.info().num_classes > 0)
+    throw Error(Code::kUnsupported, "this model tells classes apart and predicts no text; --run measures it, and regard classify reads texts with it");
   if (model.info().architecture != "decoder")
     throw Error(Code::kUnsupported, fmt::format("this model is an {}, and a text is predicted by a decoder; --run asks the model of a training run questions of its task",
                                                      model.info().architecture == "encoder" ? "encoder" : "encoder-decoder"));
@@ -221,10 +223,12 @@ Command eval_command() {
       .description = "Prints the nats per token and the perplexity of a text. The text is cut into windows, or a window slides over it so that "
                      "each token is predicted from more of what stands before. Ctrl-C stops after the window at hand; with --state the next run "
                      "goes on there. --baseline ngram prints what counting alone gives, with a model beside it or without one. --run asks the model of a "
-                     "training run questions of its task that it was not trained on, and says how many it solves.",
+                     "training run questions of its task that it was not trained on, and says how many it solves; a run on classes is asked the texts that "
+                     "it measured on, or those of --file, JSON lines with text and class.",
       .examples = {{"regard eval -m model.gguf --file wiki.txt", "Windows of the model's own length."},
                    {"regard eval --baseline ngram --train train.txt --file held-out.txt", "Uniform, 1-gram to 6-gram, in characters."},
                    {"regard eval --run addition --questions 10000", "How many sums a model trained on the task gets right."},
+                   {"regard eval --run reviews --file others.jsonl", "Loss and accuracy of a model that tells classes apart."},
                    {"regard eval -m model.gguf --file wiki.txt --window 1024 --stride 512 --state wiki.state", "Sliding, and able to go on."}},
       .positionals = {},
       .options = join({optional_model_options(),

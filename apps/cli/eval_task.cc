@@ -9,11 +9,11 @@ namespace regard::cli {
 
 std::vector<Option> task_options() {
   return {
-      {.name = "run", .type = Type::kText, .value = "DIR", .help = "Instead of a text: asks the model of a run of regard train questions of its task.", .section = Section::kCommon},
+      {.name = "run", .type = Type::kText, .value = "DIR", .help = "Instead of a text: asks the model of a run of regard train questions of its task, or the classes of texts.", .section = Section::kCommon},
       {.name = "checkpoint", .type = Type::kChoice, .value = "NAME", .help = "Of --run: the newest checkpoint, or the one with the lowest loss; without it latest.",
        .choices = "latest|best"},
       {.name = "questions", .type = Type::kInteger, .value = "N",
-       .help = "Of --run: how many questions, none of them one that was trained on; without it 1000, those that the run itself asks.", .min = 1, .max = 1e8},
+       .help = "Of --run: how many questions, none of them one that was trained on; without it those that the run itself asks, 1000 of a task and every text of a run on classes.", .min = 1, .max = 1e8},
   };
 }
 
@@ -24,7 +24,7 @@ bool wants_task(const Arguments& arguments) {
       if (typed(name)) throw UsageError(fmt::format("--{} belongs to --run, which is not given", name));
     return false;
   }
-  for (const char* name : {"model", "file", "baseline", "state", "window", "stride", "max-perplexity", "train", "tokenizer", "order", "no-bos", "chunk"})
+  for (const char* name : {"model", "baseline", "state", "window", "stride", "max-perplexity", "train", "tokenizer", "order", "no-bos", "chunk"})
     if (typed(name)) throw UsageError(fmt::format("--{} is for texts and --run for tasks; give one of them", name));
   return true;
 }
@@ -34,6 +34,7 @@ int run_task(Context& context) {
   TaskEvalOptions options;
   if (arguments.has("checkpoint") && arguments.text("checkpoint") == "best") options.checkpoint = TaskEvalOptions::Checkpoint::kBest;
   if (arguments.has("questions")) options.questions = arguments.integer("questions");
+  if (arguments.source("file") == Source::kCommandLine) options.files = {arguments.text("file")};
   options.stop = &stop_token();
   const TaskScore score = evaluate_task(arguments.text("run"), options);
   const double solved = static_cast<double>(score.solved) / static_cast<double>(score.questions);

@@ -38,7 +38,9 @@ int run_info(Context& context) {
     json.member("architecture", info.architecture).member("encoder_layers", info.num_encoder_layers);
     json.member("layers", info.num_layers).member("hidden_size", info.hidden_size).member("q_heads", info.num_q_heads);
     json.member("kv_heads", info.num_kv_heads).member("head_dim", info.head_dim).member("ffn_size", info.ffn_size);
-    json.member("vocab_size", info.vocab_size).member("context", info.context).member("max_context", info.max_context).member("window", info.window);
+    json.member("vocab_size", info.vocab_size).member("classes", info.num_classes).key("class_names").begin_array();
+    for (const std::string& name : info.class_names) json.value(name);
+    json.end().member("context", info.context).member("max_context", info.max_context).member("window", info.window);
     json.member("parameters", info.num_parameters).key("tensor_types").begin_object();
     for (const auto& [type, count] : info.tensor_types) json.member(type, count);
     json.end().member("tokenizer", info.has_tokenizer).member("chat_template", info.has_chat_template);
@@ -59,6 +61,11 @@ int run_info(Context& context) {
   out.print("attention     {} query heads, {} key heads, {} each{}\n", info.num_q_heads, info.num_kv_heads, info.head_dim,
             info.window > 0 ? fmt::format(", window {} keys", info.window) : "");
   out.print("vocabulary    {} tokens\n", info.vocab_size);
+  if (info.num_classes > 0) {
+    std::vector<std::string> names;
+    for (const std::string& name : info.class_names) names.push_back(printable(name));
+    out.print("classes       {}{}{}\n", info.num_classes, names.empty() ? "" : ": ", fmt::join(names, ", "));
+  }
   out.print("context       {} tokens{}\n", info.context, info.max_context > 0 ? ", the most that its learned positions are for" : "");
   out.print("tensors       {}\n", fmt::join(types, ", "));
   out.print("tokenizer     {}\n", info.has_tokenizer ? "yes" : "no");

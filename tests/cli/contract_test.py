@@ -46,6 +46,7 @@ MISSING_FILE = {
     "tokens train": [MISSING, "--out", "OUT"],
     "eval": ["-m", MODEL, "--file", MISSING],
     "info": ["-m", MISSING],
+    "classify": ["-m", MISSING, "x"],
     "convert": [MISSING, "OUT.gguf"],
     "logits": ["-m", MISSING, "--ids", "1", "--out", "OUT"],
     "train": [MISSING, "--out", "OUT"],
@@ -76,7 +77,7 @@ class Help(Case):
             self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_every_command(self):
-        self.assertEqual(set(COMMANDS) - {"attend", "train"}, set(WORKS))
+        self.assertEqual(set(COMMANDS) - {"attend", "train", "classify"}, set(WORKS))
         for name, options in COMMANDS.items():
             with self.subTest(name):
                 result = run(*name.split(), "--help")
@@ -206,7 +207,7 @@ class Streams(Case):
 
     def test_json(self):
         for name, options in COMMANDS.items():
-            if name in ("attend", "train") or not any(option.name == "--json" for option in options):
+            if name in ("attend", "train", "classify") or not any(option.name == "--json" for option in options):
                 continue
             with self.subTest(name):
                 result = run(*self.words(name), "--json")

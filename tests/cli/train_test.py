@@ -51,6 +51,43 @@ class Train(Case):
         kept = json.loads((out / "train.json").read_text())
         self.assertEqual((kept["run"]["steps"], kept["optimizer"]["learning_rate"]), (40, 0.02))
 
+    def test_classes_of_texts(self):
+        texts = [("".join("ab"[(i * 7919 >> t) & 1] for t in range(7)), i) for i in range(400)]
+        lines = [json.dumps({"text": text, "label": "more a" if text.count("a") > 3 else "fewer a"}) for text, _ in texts]
+        pathlib.Path(self.path("texts.jsonl")).write_text("\n".join(lines) + "\n")
+        pathlib.Path(self.path("ab.txt")).write_text("ab\n")
+        self.ok("tokens", "train", self.path("ab.txt"), "--out", self.path("tokenizer.json"))
+        settings = ["data.objective=class", f"data.files={self.path('texts.jsonl')}", f"data.tokenizer={self.path('tokenizer.json')}", "model.type=regard",
+                    "model.architecture=encoder", "model.hidden_size=16", "model.layers=1", "model.heads=2", "run.sequence=8", "run.steps=150", "optimizer.learning_rate=0.01"]
+        facts = json.loads(self.ok("train", "--out", self.path("run"), "--json", *(word for one in settings for word in ("--set", one))))
+        score = json.loads(self.ok("eval", "--run", self.path("run"), "--json"))
+        self.assertEqual((score["task"], score["questions"], score["nats_per_label"]), ("class", 40, facts["validation_loss"]))
+        self.assertGreater(score["accuracy"], 0.8)
+        model = self.path("run/latest")
+        config = json.loads(pathlib.Path(model, "config.json").read_text())
+        self.assertEqual((config["id2label"], config["label2id"]), ({"0": "fewer a", "1": "more a"}, {"fewer a": 0, "more a": 1}))
+        # The texts that the run measured on: the same loss and accuracy from the probabilities of each.
+        asked = [json.loads(line) for line in lines[360:]]
+        pathlib.Path(self.path("lines.txt")).write_text("".join(line["text"] + "\n" for line in asked))
+        told = [json.loads(line) for line in self.ok("classify", "-m", model, "--file", self.path("lines.txt"), "--json").decode().splitlines()]
+        nats = sum(-math.log(one["probabilities"][config["label2id"][line["label"]]]) for one, line in zip(told, asked, strict=True)) / 40
+        self.assertAlmostEqual(nats, score["nats_per_label"], places=6)
+        self.assertEqual(sum(one["name"] == line["label"] for one, line in zip(told, asked)), round(score["accuracy"] * 40))
+        self.assertEqual({one["class"] for one in told}, {0, 1})
+        plain = self.ok("classify", "-m", model, "aaaaaaa").decode().split("\t")
+        self.assertEqual((plain[0], plain[2]), ("more a", "aaaaaaa\n"))
+        tokens = json.loads(self.ok("classify", "-m", model, "aab", "--tokens", "--json"))["tokens"]
+        self.assertEqual([one["piece"] for one in tokens], ["a", "a", "b"])
+        self.assertIn(b"1 of 1 texts are longer", run("classify", "-m", model, "ab" * 9).stderr)
+        self.assertIn("2: fewer a, more a", self.ok("info", "-m", model).decode())
+        self.assertEqual(json.loads(self.ok("eval", "--run", self.path("run"), "--file", self.path("texts.jsonl"), "--json"))["questions"], 400)
+        self.refused(8, "encoder", "generate", "-m", model, "-p", "a")
+        self.refused(8, "classify()", "logits", "-m", model, "-p", "a", "--out", self.path("l.npy"))
+        self.refused(8, "--run", "eval", "-m", model, "--file", self.path("lines.txt"))
+        self.refused(2, "no tokens", "classify", "-m", model, "")
+        self.refused(2, "no token", "classify", "-m", model, "abc")
+        self.refused(2, "not both", "classify", "-m", model, "a", "--file", self.path("lines.txt"))
+
     def test_going_on_gives_the_same_bits(self):
         steps = ["--set", "run.steps=60", "--set", "run.save_every=10"]
         self.ok(*self.words, *steps, "--out", self.path("whole"))
