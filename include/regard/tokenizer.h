@@ -45,7 +45,7 @@ struct PromptSegment {
   Source source = Source::kContent;
 };
 
-/// A tokenizer as its model file defines it: byte-level BPE, SentencePiece-like merging by score, BPE with byte fallback, or whole
+/// A tokenizer as its model file defines it: byte-level BPE, SentencePiece-like merging by score, BPE with byte fallback, Unigram, or whole
 /// pieces such as characters.
 ///
 /// Bytes that are not UTF-8 are taken one by one: each becomes its byte token, so that decoding with InvalidUtf8::kKeep

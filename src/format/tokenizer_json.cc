@@ -61,12 +61,38 @@ Result<Done> read_word_level(const JsonObject& model, TokenizerSpec& spec) {
   return Done{};
 }
 
+// Pairs of a piece and its score; the place is the id.
+Result<Done> read_unigram(const JsonObject& model, TokenizerSpec& spec) {
+  constexpr double kMaxScore = 1e30;
+  UnigramSpec unigram;
+  REGARD_TRY(const JsonValue vocabulary, model.get("vocab"));
+  REGARD_TRY(const JsonArray pairs, vocabulary.as_array());
+  if (pairs.size() > kMaxVocabulary) return vocabulary.refuse(fmt::format("more than {} tokens", kMaxVocabulary));
+  for (const JsonValue value : pairs) {
+    REGARD_TRY(const JsonArray pair, value.as_array());
+    if (pair.size() != 2) return value.refuse("expected a pair of a token and its score");
+    auto part = pair.begin();
+    REGARD_TRY(const std::string_view piece, (*part).as_string());
+    REGARD_TRY(const double score, (*++part).as_number(-kMaxScore, kMaxScore));
+    spec.pieces.emplace_back(piece);
+    spec.kinds.push_back(piece.empty() ? TokenKind::kUnused : TokenKind::kNormal);
+    unigram.scores.push_back(score);
+  }
+  REGARD_TRY(const auto unk, model.optional_integer("unk_id", 0, static_cast<int64_t>(kMaxVocabulary) - 1));
+  if (unk) unigram.unk_id = static_cast<int32_t>(*unk);
+  REGARD_TRY(const auto byte_fallback, model.optional_bool("byte_fallback"));
+  unigram.byte_fallback = byte_fallback.value_or(false);
+  spec.model = std::move(unigram);
+  return Done{};
+}
+
 Result<Done> read_model(const JsonObject& model, TokenizerSpec& spec) {
   REGARD_TRY(const auto type, model.optional_string("type"));
   if (type && *type == "WordLevel") return read_word_level(model, spec);
+  if (type && *type == "Unigram") return read_unigram(model, spec);
   // Files of the first versions name no type; a list of merges tells BPE.
   if (type ? *type != "BPE" : !model.find("merges"))
-    return failure(Code::kUnsupported, "{}", model.value().refuse(fmt::format("the model '{}' is not supported; known are BPE and WordLevel",
+    return failure(Code::kUnsupported, "{}", model.value().refuse(fmt::format("the model '{}' is not supported; known are BPE, Unigram and WordLevel",
                                                                               type.value_or("without a type"))).message);
   BpeSpec bpe;
   REGARD_TRY(const auto dropout, model.optional_number("dropout", 0, 1));

@@ -3,6 +3,9 @@
 #include <functional>
 #include <string>
 
+#include "format/base64.h"
+#include "text/charsmap.h"
+
 namespace regard {
 namespace {
 
@@ -105,7 +108,8 @@ Result<PreTokenizerStep> read_pre_tokenizer_step(std::string_view type, const Js
     REGARD_TRY(out.split, read_flag(step, "split", true));
     return PreTokenizerStep(std::move(out));
   }
-  return unsupported(step, "pre-tokenizer", type, "ByteLevel, Digits, Metaspace, Sequence, Split");
+  if (type == "WhitespaceSplit") return PreTokenizerStep(SplitStep{{TextPattern::Kind::kRegex, "\\s+"}, SplitBehavior::kRemoved, false});
+  return unsupported(step, "pre-tokenizer", type, "ByteLevel, Digits, Metaspace, Sequence, Split, WhitespaceSplit");
 }
 
 Result<DecoderStep> read_decoder_step(std::string_view type, const JsonObject& step) {
@@ -193,8 +197,20 @@ Result<Done> read_normalizer(const JsonObject& root, TokenizerSpec& spec) {
       REGARD_TRY(out.pattern, read_pattern(step));
       REGARD_TRY(out.content, read_text(step, "content"));
       spec.normalizer.emplace_back(std::move(out));
+    } else if (type == "Precompiled") {
+      REGARD_TRY(const JsonValue value, step.get("precompiled_charsmap"));
+      REGARD_TRY(const std::string_view text, value.as_string());
+      if (text.size() / 4 * 3 > kMaxCharsmapBytes + 3) return value.refuse(fmt::format("more than {} bytes", kMaxCharsmapBytes));
+      auto bytes = from_base64(text);
+      if (!bytes) return value.refuse("expected base64");
+      spec.normalizer.emplace_back(PrecompiledStep{std::move(*bytes)});
+    } else if (type == "Strip") {
+      StripStep out;
+      REGARD_TRY(out.left, read_flag(step, "strip_left", true));
+      REGARD_TRY(out.right, read_flag(step, "strip_right", true));
+      spec.normalizer.emplace_back(out);
     } else {
-      return unsupported(step, "normalizer", type, "NFC, Prepend, Replace, Sequence");
+      return unsupported(step, "normalizer", type, "NFC, Precompiled, Prepend, Replace, Sequence, Strip");
     }
     return Done{};
   });

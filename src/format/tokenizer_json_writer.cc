@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "format/base64.h"
 #include "regard/json.h"
 
 namespace regard {
@@ -69,6 +70,10 @@ void write_normalizer(JsonWriter& json, const NormalizerStep& step) {
     json.member("content", replace->content);
   } else if (const auto* prepend = std::get_if<PrependStep>(&step)) {
     json.member("type", "Prepend").member("prepend", prepend->text);
+  } else if (const auto* precompiled = std::get_if<PrecompiledStep>(&step)) {
+    json.member("type", "Precompiled").member("precompiled_charsmap", to_base64(precompiled->charsmap));
+  } else if (const auto* strip = std::get_if<StripStep>(&step)) {
+    json.member("type", "Strip").member("strip_left", strip->left).member("strip_right", strip->right);
   } else {
     json.member("type", "NFC");
   }
@@ -212,6 +217,13 @@ Result<std::string> write_tokenizer_json(const TokenizerSpec& spec) {
   json.key("model").begin_object();
   if (const auto* bpe = std::get_if<BpeSpec>(&spec.model)) {
     write_bpe(json, spec, *bpe);
+  } else if (const auto* unigram = std::get_if<UnigramSpec>(&spec.model)) {
+    json.member("type", "Unigram").key("unk_id");
+    if (unigram->unk_id) json.value(*unigram->unk_id);
+    else json.null();
+    json.key("vocab").begin_array();
+    for (size_t id = 0; id < unigram->scores.size(); ++id) json.begin_array().value(spec.pieces[id]).value(unigram->scores[id]).end();
+    json.end().member("byte_fallback", unigram->byte_fallback);
   } else {
     json.member("type", "WordLevel");
     write_vocabulary(json, spec);

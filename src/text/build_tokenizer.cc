@@ -112,6 +112,9 @@ Result<Tokenizer> build_tokenizer(TokenizerSpec spec) {
   } else if (const auto* spm = std::get_if<SpmSpec>(&spec.model)) {
     spec.kinds.resize(static_cast<size_t>(impl->vocabulary.size()), TokenKind::kNormal);
     REGARD_TRY(impl->model, SpmModel::make(*spm, impl->vocabulary, spec.kinds, spec.unk, spec.origin));
+  } else if (const auto* unigram = std::get_if<UnigramSpec>(&spec.model)) {
+    REGARD_TRY(impl->model, UnigramModel::make(*unigram, impl->vocabulary, impl->special, spec.origin));
+    if (!spec.unk) spec.unk = unigram->unk_id;
   } else {
     const auto& words = std::get<WordLevelSpec>(spec.model);
     impl->model = WordLevelModel::make(words, impl->vocabulary, impl->special);

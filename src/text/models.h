@@ -9,6 +9,7 @@
 
 #include "text/merge.h"
 #include "text/tokenizer_spec.h"
+#include "text/unigram.h"
 #include "text/vocabulary.h"
 
 namespace regard {
@@ -57,7 +58,7 @@ class WordLevelModel {
   int32_t unk_ = kNoToken;
 };
 
-using Model = std::variant<BpeModel, SpmModel, WordLevelModel>;
+using Model = std::variant<BpeModel, SpmModel, WordLevelModel, UnigramModel>;
 
 /// The byte that a piece spelt "<0xNN>" stands for; upper and lower case digits.
 std::optional<uint8_t> byte_of_piece(std::string_view piece) noexcept;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "text/pieces.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace regard {
@@ -57,6 +58,26 @@ void replace_regex(std::string& out, std::string_view text, const Regex& regex, 
   out += text.substr(at);
 }
 
+bool is_space(std::string_view character) {
+  const Utf8Char c = next_char(character);
+  return c.valid() && c.size == character.size() && is_white_space(c.code_point);
+}
+
+std::string strip(std::string_view text, const StripStep& ends) {
+  while (ends.left && !text.empty()) {
+    const size_t size = next_char(text).size;
+    if (!is_space(text.substr(0, size))) break;
+    text.remove_prefix(size);
+  }
+  while (ends.right && !text.empty()) {
+    size_t begin = text.size() - 1;
+    while (begin > 0 && text.size() - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
+    if (!is_space(text.substr(begin))) break;
+    text.remove_suffix(text.size() - begin);
+  }
+  return std::string(text);
+}
+
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
@@ -105,6 +126,11 @@ Result<std::vector<CompiledNormalizer>> compile_normalizer(const std::vector<Nor
       compiled.emplace_back(std::move(out));
     } else if (const auto* prepend = std::get_if<PrependStep>(&step)) {
       compiled.emplace_back(*prepend);
+    } else if (const auto* precompiled = std::get_if<PrecompiledStep>(&step)) {
+      REGARD_TRY(Charsmap map, Charsmap::make(precompiled->charsmap));
+      compiled.emplace_back(std::move(map));
+    } else if (const auto* strip = std::get_if<StripStep>(&step)) {
+      compiled.emplace_back(*strip);
     } else {
       compiled.emplace_back(NfcStep{});
     }
@@ -119,6 +145,11 @@ std::string run_normalizer(const std::vector<CompiledNormalizer>& steps, std::st
       if (!current.empty()) current.insert(0, prepend->text);
       continue;
     }
+    if (const auto* ends = std::get_if<StripStep>(&step)) {
+      current = strip(current, *ends);
+      continue;
+    }
+    const auto* map = std::get_if<Charsmap>(&step);
     const auto* replace = std::get_if<CompiledReplace>(&step);
     if (replace != nullptr && !replace->regex) {
       current = replace_literal(current, replace->literal, replace->content);
@@ -130,6 +161,8 @@ std::string run_normalizer(const std::vector<CompiledNormalizer>& steps, std::st
         [&](std::string_view good) {
           if (replace != nullptr) {
             replace_regex(next, good, *replace->regex, replace->content, scratch);
+          } else if (map != nullptr) {
+            map->append_normalized(good, next);
           } else {
             next += to_nfc(good);
           }

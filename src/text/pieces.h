@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "text/charsmap.h"
 #include "text/regex.h"
 #include "text/tokenizer_spec.h"
 
@@ -40,7 +41,7 @@ struct CompiledReplace {
   std::optional<Regex> regex;
   std::string content;
 };
-using CompiledNormalizer = std::variant<NfcStep, CompiledReplace, PrependStep>;
+using CompiledNormalizer = std::variant<NfcStep, CompiledReplace, PrependStep, Charsmap, StripStep>;
 
 /// PreTokenizerStep with its pattern compiled; ByteLevelStep{use_regex} has become a split and a mapping.
 struct CompiledSplit {

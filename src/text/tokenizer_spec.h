@@ -36,7 +36,15 @@ struct ReplaceStep {
 struct PrependStep {
   std::string text{};
 };
-using NormalizerStep = std::variant<NfcStep, ReplaceStep, PrependStep>;
+/// SentencePiece's table of replacements (charsmap.h), as bytes.
+struct PrecompiledStep {
+  std::string charsmap{};
+};
+/// Takes white space off the ends.
+struct StripStep {
+  bool left = true, right = true;
+};
+using NormalizerStep = std::variant<NfcStep, ReplaceStep, PrependStep, PrecompiledStep, StripStep>;
 
 // ---- pre-tokenizer: cuts the text into the pieces inside which the model merges ----
 /// Every byte becomes its character of the byte-level alphabet, after an optional split by the pattern of GPT-2.
@@ -59,7 +67,7 @@ struct MetaspaceStep {
 };
 using PreTokenizerStep = std::variant<ByteLevelStep, SplitStep, MetaspaceStep>;
 
-// ---- models; WordPiece and Unigram will be further alternatives of ModelSpec ----
+// ---- models; WordPiece will be a further alternative of ModelSpec ----
 /// Byte-pair encoding by the rank of merges; the initial symbols are characters.
 struct BpeSpec {
   std::vector<std::pair<std::string, std::string>> merges{};  ///< rank = index
@@ -78,7 +86,13 @@ struct SpmSpec {
 struct WordLevelSpec {
   std::string unk_token{};  ///< stands for pieces that are no token, where it is one
 };
-using ModelSpec = std::variant<BpeSpec, SpmSpec, WordLevelSpec>;
+/// The pieces whose scores sum to the most, see unigram.h.
+struct UnigramSpec {
+  std::vector<double> scores{};  ///< of the first ids, which the model knows; added tokens may follow
+  std::optional<int32_t> unk_id{};
+  bool byte_fallback = false;
+};
+using ModelSpec = std::variant<BpeSpec, SpmSpec, WordLevelSpec, UnigramSpec>;
 
 // ---- decoder ----
 struct ByteLevelDecode {};

@@ -137,6 +137,7 @@ void compare_directory(const fs::path& directory, size_t files_at_least, size_t 
 }
 
 TEST(TokenizerGolden, TokenizerJsonEqualsTheReferenceImplementation) { compare_directory(kGolden / "tokenizer", 12, 1500); }
+TEST(TokenizerGolden, UnigramEqualsTheReferenceImplementation) { compare_directory(kGolden / "unigram", 5, 700); }
 TEST(TokenizerGolden, TokenizersTrainedHereGiveTheIdsOfTheReference) { compare_directory(kGolden / "trained", 4, 300); }
 
 }  // namespace

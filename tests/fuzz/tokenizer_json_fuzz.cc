@@ -52,5 +52,6 @@ std::vector<std::string> regard::fuzz::seeds() {
           "decoder":{"type":"Metaspace","replacement":"_","add_prefix_space":true}})",
       R"({"model":{"type":"WordLevel","vocab":{"a":0,"b":1," ":2},"unk_token":"<unk>"},"pre_tokenizer":{"type":"Split",
           "pattern":{"Regex":"[\\s\\S]"},"behavior":"Isolated","invert":false},"decoder":{"type":"Fuse"}})",
-      test_data("golden/tokenizer/gpt2.json"), test_data("golden/tokenizer/llama2.json"), test_data("golden/tokenizer/added_tokens.json")};
+      test_data("golden/tokenizer/gpt2.json"), test_data("golden/tokenizer/llama2.json"), test_data("golden/tokenizer/added_tokens.json"), test_data("golden/unigram/precompiled.json"),
+      test_data("golden/unigram/bytes.json")};
 }
