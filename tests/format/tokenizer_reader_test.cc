@@ -30,12 +30,12 @@ void expect_refusal(const Result<TokenizerSpec>& spec, Code code, const std::str
 TEST(TokenizerJson, UnknownComponentsAreNamed) {
   const auto unsupported = [&](const std::string& section, const std::string& part) { expect_refusal(json(section), Code::kUnsupported, part); };
   unsupported(R"(,"normalizer":{"type":"BertNormalizer"})", "normalizer 'BertNormalizer'");
-  unsupported(R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})", "$.normalizer.normalizers[1]");
+  unsupported(R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"BertNormalizer"}]})", "$.normalizer.normalizers[1]");
   unsupported(R"(,"pre_tokenizer":{"type":"Whitespace"})", "pre-tokenizer 'Whitespace'");
   unsupported(R"(,"post_processor":{"type":"RobertaProcessing"})", "post-processor 'RobertaProcessing'");
   unsupported(R"(,"decoder":{"type":"WordPiece"})", "decoder 'WordPiece'");
   unsupported(R"(,"decoder":{"type":"Replace","pattern":{"Regex":"a"},"content":""})", "Replace with a Regex");
-  expect_refusal(tokenizer_json_spec(R"({"model":{"type":"Unigram","vocab":[]}})", "t"), Code::kUnsupported, "'Unigram'");
+  expect_refusal(tokenizer_json_spec(R"({"model":{"type":"WordPiece","vocab":{}}})", "t"), Code::kUnsupported, "'WordPiece'");
   expect_refusal(tokenizer_json_spec(R"({"model":{"type":"BPE","dropout":0.1,"vocab":{"a":0},"merges":[]}})", "t"), Code::kUnsupported, "dropout");
 }
 
@@ -43,6 +43,7 @@ TEST(TokenizerJson, MalformedSectionsAreRefusedWithTheirPlace) {
   const auto corrupt_with = [&](const std::string& section, const std::string& part) { expect_refusal(json(section), Code::kCorruptData, part); };
   corrupt_with(R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Sideways"})", "'Sideways'");
   corrupt_with(R"(,"pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"sometimes"})", "'sometimes'");
+  corrupt_with(R"(,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]})", "$.normalizer.normalizers[1]");
   corrupt_with(R"(,"added_tokens":[{"id":-1,"content":"x"}])", "$.added_tokens[0].id");
   corrupt_with(R"(,"added_tokens":[{"id":4}])", "content");
   corrupt_with(R"(,"post_processor":{"type":"TemplateProcessing","single":[],"special_tokens":{}})", "0 times");
