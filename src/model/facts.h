@@ -56,7 +56,6 @@ struct Facts {
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> decoder_start;  ///< what the texts of an encoder-decoder begin with
-  float head_scale = 1;                  ///< T5: what its tied head multiplies its input by
 };
 
 }  // namespace regard::model

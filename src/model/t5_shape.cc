@@ -49,6 +49,10 @@ Result<nn::TransformerConfig> read_shape(const JsonObject& o) {
   if (!has_both.value_or(true)) return unsupported(o, "is_encoder_decoder", "one half of a T5 cannot be run alone");
   REGARD_TRY(const auto tied, o.optional_bool("tie_word_embeddings"));
   c.head = tied.value_or(true) ? nn::Head::kTied : nn::Head::kUntied;
+  // A tied head reads its input divided by sqrt(d_model). Files of transformers 5 say that they are tied in any case, and scale_decoder_outputs
+  // says whether they really are; a head of its own is in the file then.
+  REGARD_TRY(const auto scaled, o.optional_bool("scale_decoder_outputs"));
+  if (scaled.value_or(c.head == nn::Head::kTied)) c.head_scale = static_cast<double>(1 / std::sqrt(static_cast<float>(c.hidden_size)));
   c.norm = nn::NormKind::kRms;
   c.position = nn::PositionKind::kT5;
   c.biases = nn::Biases::kNone;
@@ -67,11 +71,7 @@ Result<Done> add_t5(std::string_view config_json, Facts& facts) {
   REGARD_TRY(const JsonObject o, document.root().as_object());
   REGARD_TRY(const nn::TransformerConfig shape, read_shape(o));
   add_shape(shape, facts);
-  // A tied head reads its input divided by sqrt(d_model). Files of transformers 5 say that they are tied in any case, and scale_decoder_outputs
-  // says whether they really are; a head of its own is in the file then.
-  REGARD_TRY(const auto scaled, o.optional_bool("scale_decoder_outputs"));
-  if (scaled.value_or(shape.head == nn::Head::kTied)) facts.head_scale = 1 / std::sqrt(static_cast<float>(shape.hidden_size));
-  else if (shape.head == nn::Head::kTied) facts.tied_embeddings.reset();
+  if (shape.head == nn::Head::kTied && shape.head_scale == 1) facts.tied_embeddings.reset();
   REGARD_TRY(const auto start, o.optional_integer("decoder_start_token_id", 0, shape.vocab_size - 1));
   REGARD_TRY(const auto padding, o.optional_integer("pad_token_id", 0, shape.vocab_size - 1));
   if (start) facts.decoder_start = static_cast<int32_t>(*start);

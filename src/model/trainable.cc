@@ -30,9 +30,9 @@ nn::Biases biases_of(const OpenedModel& opened, const Family& family) {
   cannot_train(opened.path, "biases in other layers than a family of this library has them");
 }
 
-void check_trainable(const std::string& path, const Family& family, const DecoderConfig& c) {
-  if (c.num_classes > 0) cannot_train(path, "a head that tells classes apart");
-  if (c.head_scale != 1 || family.find(Part::kPlainUp) != nullptr) cannot_train(path, fmt::format("the layout of {}", family.name));
+nn::ParameterNaming naming_of(const Family& family) {
+  if (family.name == "gpt2") return nn::ParameterNaming::kGpt2;
+  return family.name == "t5" ? nn::ParameterNaming::kT5 : nn::ParameterNaming::kLlama;
 }
 
 }  // namespace
@@ -41,9 +41,10 @@ TrainableFile::TrainableFile(const std::string& path)
     : opened_(open_model(path, FileAccess::kRead, WithTokenizer::kYes)), family_(&find_family(opened_.facts)) {
   complete_facts("train", opened_, *family_);
   config_ = configure(*family_, opened_.facts);
-  check_trainable(opened_.path, *family_, config_);
+  if (config_.num_classes > 0) cannot_train(opened_.path, "a head that tells classes apart");
   const bool head = find_part(opened_, *family_, *family_->find(Part::kHead), 0, ".weight") != nullptr;
-  config_.tied_embeddings = config_.tied_embeddings || !head;
+  const bool told_by_head = opened_.facts.shape && !opened_.facts.tied_embeddings;  // T5 1.1: a head that is there is one of its own
+  config_.tied_embeddings = !head || (config_.tied_embeddings && !told_by_head);
   biases_ = opened_.facts.shape ? opened_.facts.shape->biases : biases_of(opened_, *family_);
   opened_.facts.qkv_bias = biases_ != nn::Biases::kNone;
   opened_.facts.mlp_bias = biases_ == nn::Biases::kAll;
@@ -91,9 +92,10 @@ nn::TransformerConfig TrainableFile::shape(int64_t sequence) const {
   t.attention_softcap = static_cast<double>(c.attention_softcap);
   t.final_softcap = static_cast<double>(c.final_softcap);
   t.embedding_scale = static_cast<double>(c.embedding_scale);
+  t.head_scale = static_cast<double>(c.head_scale);
   t.biases = biases_;
   t.head = c.tied_embeddings ? nn::Head::kTied : nn::Head::kUntied;
-  if (family_->name != "regard") t.naming = family_->name == "gpt2" ? nn::ParameterNaming::kGpt2 : nn::ParameterNaming::kLlama;
+  if (family_->name != "regard") t.naming = naming_of(*family_);
   return nn::completed(t);
 }
 

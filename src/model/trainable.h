@@ -15,8 +15,8 @@ namespace regard::model {
 class TrainableFile {
  public:
   /// Opens a GGUF file or a directory, with its tokenizer. No tensor is read yet.
-  /// Errors: those of Model::load; kUnsupported, naming it, for what a file has and training has not: the layout of T5, biases in other
-  /// layers than a family has them, rotations of a part of a head in a GGUF file of the llama family.
+  /// Errors: those of Model::load; kUnsupported, naming it, for what a file has and training has not: biases in other layers
+  /// than a family has them, rotations of a part of a head in a GGUF file of the llama family.
   explicit TrainableFile(const std::string& path);
 
   const std::string& path() const noexcept { return opened_.path; }
@@ -32,7 +32,8 @@ class TrainableFile {
   template <class T>
   void read(nn::ParameterStore<T>& parameters, const StopToken* stop) const;
 
-  /// The config.json of a checkpoint of this family; `dtype` is the type of its tensors. Not for the family "regard", whose shape says all.
+  /// The config.json of a checkpoint of this family; `dtype` is the type of its tensors. Not for the families "regard" and "t5", whose shape
+  /// says all.
   std::string config_json(std::string_view dtype) const;
 
  private:

@@ -133,6 +133,9 @@ Result<nn::TransformerConfig> read_trained_shape(std::string_view config_json) {
     if (o.find(key)) {
       REGARD_TRY(*cap, number(o, key, 0, 1e6));
     }
+  if (o.find("head_scale")) {
+    REGARD_TRY(c.head_scale, number(o, "head_scale", -1e6, 1e6));
+  }
   REGARD_TRY(const bool biases, flag(o, "biases"));
   c.biases = biases ? nn::Biases::kAll : nn::Biases::kNone;
   REGARD_TRY(const bool tied, flag(o, "tied"));
@@ -204,7 +207,7 @@ void refine_trained(const Facts& facts, DecoderConfig& config) {
   config.mask = encoder ? shape.encoder_mask : shape.mask;
   config.t5_direction = encoder ? T5Direction::kBidirectional : T5Direction::kCausal;
   config.cross_attention = shape.architecture == nn::Architecture::kEncoderDecoder;
-  config.head_scale = facts.head_scale;
+  config.head_scale = static_cast<float>(shape.head_scale);
   config.sinusoidal = shape.sinusoidal;
   config.t5_buckets = shape.t5_buckets;
   config.t5_max_distance = shape.t5_max_distance;

@@ -162,6 +162,21 @@ void write_llama(JsonWriter& json, const nn::TransformerConfig& c) {
   json.member("initializer_range", c.init_std).member("tie_word_embeddings", c.head == nn::Head::kTied);
 }
 
+// Version 1.0 is plain and its head the embedding, version 1.1 gated and its head another matrix; transformers tells by tie_word_embeddings alone
+// whether the head's input is scaled, until version 5, which has a field of its own for that.
+void write_t5(JsonWriter& json, const nn::TransformerConfig& c, const SpecialIds& special) {
+  json.key("architectures").begin_array().value("T5ForConditionalGeneration").end().member("model_type", "t5").member("is_encoder_decoder", true);
+  json.member("vocab_size", c.vocab_size).member("n_positions", c.max_positions).member("d_model", c.hidden_size).member("d_kv", c.head_dim);
+  json.member("d_ff", c.intermediate_size).member("num_layers", c.num_encoder_layers).member("num_decoder_layers", c.num_layers);
+  json.member("num_heads", c.num_q_heads).member("relative_attention_num_buckets", c.t5_buckets);
+  json.member("relative_attention_max_distance", c.t5_max_distance).member("layer_norm_epsilon", c.norm_eps);
+  json.member("feed_forward_proj", c.feed_forward == nn::FeedForwardKind::kGated ? "gated-gelu" : "relu");
+  json.member("dropout_rate", c.residual_dropout).member("tie_word_embeddings", c.head == nn::Head::kTied);
+  json.member("scale_decoder_outputs", c.head_scale != 1);
+  if (special.begin) json.member("decoder_start_token_id", *special.begin);
+  if (special.padding) json.member("pad_token_id", *special.padding);
+}
+
 void write_regard(JsonWriter& json, const nn::TransformerConfig& c) {
   json.member("model_type", "regard").member("architecture", architecture_name(c.architecture));
   json.member("vocab_size", c.vocab_size).member("hidden_size", c.hidden_size).member("num_layers", c.num_layers);
@@ -172,7 +187,7 @@ void write_regard(JsonWriter& json, const nn::TransformerConfig& c) {
   json.member("placement", placement_name(c.placement)).member("query_key_norm", c.query_key_norm).member("position", position_name(c.position));
   json.member("rope_theta", c.rope.theta).member("t5_buckets", c.t5_buckets).member("t5_max_distance", c.t5_max_distance);
   json.member("mask", c.mask.text()).member("encoder_mask", c.encoder_mask.text());
-  json.member("attention_scale", c.attention_scale).member("embedding_scale", c.embedding_scale);
+  json.member("attention_scale", c.attention_scale).member("embedding_scale", c.embedding_scale).member("head_scale", c.head_scale);
   json.member("attention_softcap", c.attention_softcap).member("final_softcap", c.final_softcap);
   json.member("biases", c.biases == nn::Biases::kAll).member("tied", c.head == nn::Head::kTied).member("num_classes", c.num_classes);
   json.member("embedding_dropout", c.embedding_dropout).member("residual_dropout", c.residual_dropout);
@@ -304,6 +319,7 @@ std::string model_config_json(const nn::TransformerConfig& config, const Special
   switch (nn::parameter_naming(config)) {
     case nn::ParameterNaming::kGpt2: write_gpt2(json, config); break;
     case nn::ParameterNaming::kLlama: write_llama(json, config); break;
+    case nn::ParameterNaming::kT5: write_t5(json, config, special); break;
     case nn::ParameterNaming::kRegard: write_regard(json, config); break;
   }
   const auto id = [&json](std::string_view key, const std::optional<int32_t>& value) {

@@ -21,10 +21,11 @@ nn::training::GemmPrecision precision_of(TrainConfig::Run::Precision precision);
 
 /// Ids that programs which generate want to know.
 struct SpecialIds {
-  std::optional<int32_t> begin, end;
+  std::optional<int32_t> begin{}, end{};
+  std::optional<int32_t> padding{};
 };
 
-/// The config.json of Hugging Face's gpt2 or llama where the parameters are named that way (nn::parameter_naming), else one of
+/// The config.json of Hugging Face's gpt2, llama or t5 where the parameters are named that way (nn::parameter_naming), else one of
 /// model_type "regard" with the fields of nn::TransformerConfig, and the names of classes as Hugging Face has them (id2label, label2id).
 std::string model_config_json(const nn::TransformerConfig& config, const SpecialIds& special,
                               TrainConfig::Run::SaveAs weights = TrainConfig::Run::SaveAs::kF32, const std::vector<std::string>& class_names = {});

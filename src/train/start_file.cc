@@ -98,6 +98,7 @@ Model section_of(const nn::TransformerConfig& shape, const Model& given) {
   switch (nn::parameter_naming(shape)) {
     case nn::ParameterNaming::kGpt2: m.type = Model::Type::kGpt2; break;
     case nn::ParameterNaming::kLlama: m.type = Model::Type::kLlama; break;
+    case nn::ParameterNaming::kT5:
     case nn::ParameterNaming::kRegard: m.type = Model::Type::kRegard; break;
   }
   const bool encoder = shape.architecture == nn::Architecture::kEncoder;

@@ -186,7 +186,7 @@ Setting task_setting(const TrainConfig& config) {
   setting.vocab_size = run.vocab_size;
   setting.shape_config = run.shape_config;
   setting.summary = fmt::format("the task {}, sequences of up to {} tokens", config.data.task, run.task->seq());
-  if (const auto frame = run.task->frame()) setting.special = {frame->begin, frame->end};
+  if (const auto frame = run.task->frame()) setting.special = {frame->begin, frame->end, frame->padding};
   if (auto words = train_tasks::make_task_tokenizer(*run.task)) {
     setting.words.tokenizer = std::move(words->tokenizer);
     setting.words.file = std::move(words->json);
@@ -234,7 +234,7 @@ TrainResult train(const TrainConfig& given, const TrainOptions& options) {
     beside.emplace_back("tokenizer_config.json", model::tokenizer_config_json(*setting.words.tokenizer, shape.max_positions));
   const std::unique_ptr<nn::TrainingModel> model = nn::make_transformer(shape, config.run.seed);
   if (file && options.start == TrainStart::kNew) file->read(model->parameters(), options.stop);
-  const bool of_family = file && file->family() != "regard";
+  const bool of_family = file && file->family() != "regard" && file->family() != "t5";
   const train_loop::TrainerParts parts{.model = *model,
                                        .training = *setting.training,
                                        .validation = setting.validation.get(),

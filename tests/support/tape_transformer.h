@@ -45,7 +45,7 @@ class TapeTransformer {
         x = stack(side, c_.architecture == nn::Architecture::kEncoder ? nn::training::StackKind::kEncoder : nn::training::StackKind::kDecoder, nullptr);
       }
       const Var head = parameters_.at(c_.head == nn::Head::kTied ? nn::training::embedding_name(c_) : nn::training::head_name(c_) + ".weight");
-      const Var logits = capped(tape_.times(x, tape_.transposed(head)), c_.final_softcap);
+      const Var logits = capped(tape_.times(tape_.scale(x, c_.head_scale), tape_.transposed(head)), c_.final_softcap);
       for (int64_t t = 0; t < n; ++t)
         if (const int32_t label = data.labels[static_cast<size_t>(b * data.seq + t)]; label != nn::kIgnoredLabel)
           total = tape_.add(total, loss(logits, t, label));

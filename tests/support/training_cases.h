@@ -145,6 +145,35 @@ inline nn::TransformerConfig gemma3_config() {
   return c;
 }
 
+/// T5 version 1.0: scores are not scaled, what the tied head reads is.
+inline nn::TransformerConfig t5_config() {
+  nn::TransformerConfig c = small_config();
+  c.architecture = nn::Architecture::kEncoderDecoder;
+  c.num_layers = 1;
+  c.num_encoder_layers = 2;
+  c.head_dim = 5;
+  c.position = nn::PositionKind::kT5;
+  c.t5_buckets = 8;
+  c.t5_max_distance = 6;
+  c.norm = nn::NormKind::kRms;
+  c.activation = nn::Activation::kRelu;
+  c.biases = nn::Biases::kNone;
+  c.attention_scale = 1;
+  c.head_scale = 1 / std::sqrt(12.0);
+  c.naming = nn::ParameterNaming::kT5;
+  return c;
+}
+
+/// T5 version 1.1: a gated feed-forward, and a head of its own that reads what is there.
+inline nn::TransformerConfig t5_gated_config() {
+  nn::TransformerConfig c = t5_config();
+  c.activation = nn::Activation::kGeluTanh;
+  c.feed_forward = nn::FeedForwardKind::kGated;
+  c.head = nn::Head::kUntied;
+  c.head_scale = 1;
+  return c;
+}
+
 /// Nodes hang from the one two before.
 inline Mask test_tree() { return Mask::tree(MaskList{2}, MaskList{-1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}); }
 
@@ -306,6 +335,8 @@ inline std::vector<TrainingCase> training_cases() {
   c.position = PositionKind::kT5;
   c.attention_scale = 1;
   add("encoder_decoder_t5", c, 6);
+  add("t5_version_1_0", t5_config(), 6).data.source_lengths = {6, 2, 0};
+  add("t5_version_1_1", t5_gated_config(), 6).data.lengths = {9, 4, 7};
   return all;
 }
 

@@ -67,6 +67,7 @@ std::vector<Case> cases() {
     c.attention_scale = 1;
     c.head = nn::Head::kUntied;
   });
+  add("scaled_head", [](auto& c) { c.head_scale = 0.3; });
   add("grouped", [](auto& c) {
     c.hidden_size = 32;
     c.num_q_heads = 4;

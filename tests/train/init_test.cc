@@ -1,6 +1,7 @@
 // Runs that begin from a model file: what the configuration may say beside it, and that such a run goes on without the file.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -267,6 +268,58 @@ TEST(Init, KeepsTheArchitectureOfTheFile) {
     TrainConfig copy = again;
     copy.data.task = "copy";
     EXPECT_NE(message_of(copy).find("model.architecture"), std::string::npos);
+  }
+}
+
+// The texts that transformers writes greedily (tools/golden/t5.py), from a checkpoint that nothing was learned for.
+TEST(Init, KeepsT5AsT5) {
+  for (const std::string name : {"t5", "t5_gated"}) {
+    SCOPED_TRACE(name);
+    const TempDir directory;
+    TrainConfig config;
+    config.run.init = test::golden_path("hf/" + name);
+    config.data.task = "pig-latin";
+    config.run.steps = 0;
+    config.run.batch = 8;
+    config.schedule.warmup_steps = 1;
+    const Model checkpoint = Model::load(run(config, directory.path("first")).checkpoint);
+    EXPECT_EQ(checkpoint.info().family, "t5");
+    EXPECT_EQ(checkpoint.decoder_start(), 1) << "what the task begins with";
+    const nlohmann::json cases = test::read_json("t5/cases.json");
+    size_t texts = 0;
+    for (const auto& c : cases) {
+      if (c["model"] != name || c["beams"] != 1) continue;
+      Sequence sequence(checkpoint, c["source"].get<std::vector<int32_t>>());
+      std::vector<float> logits(static_cast<size_t>(checkpoint.info().vocab_size));
+      int32_t last = 0;  // what the file's own texts begin with
+      for (const int32_t wanted : c["sequences"][0].get<std::vector<int32_t>>()) {
+        const Feed feed{&sequence, {&last, 1}, Feed::Rows::kLast};
+        checkpoint.forward({&feed, 1}, {}, logits.data());
+        last = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+        ASSERT_EQ(last, wanted);
+      }
+      ++texts;
+    }
+    EXPECT_EQ(texts, 1u);
+
+    config.run.steps = 40;
+    config.optimizer.learning_rate = 0.01;
+    double first = 0, last = 0;
+    TrainOptions options;
+    options.directory = directory.path("run");
+    options.on_event = [&](const TrainEvent& event) {
+      if (event.kind != TrainEvent::Kind::kStep) return;
+      if (event.step == 1) first = event.loss;
+      last = event.loss;
+    };
+    const TrainResult trained = train(config, options);
+    EXPECT_LT(last, 0.8 * first);
+    // It goes on from its own checkpoint, and so does a new run.
+    EXPECT_EQ(run(config, options.directory, TrainStart::kResume).step, 40);
+    config.run.init = trained.checkpoint;
+    config.run.steps = 1;
+    config.optimizer.learning_rate = 0;
+    EXPECT_EQ(run(config, directory.path("again")).validation_loss, trained.validation_loss);
   }
 }
 

@@ -1,7 +1,7 @@
 """Make tests/golden/training: losses and gradients of tiny Transformers, by PyTorch's autograd in float64.
 
 cases.json lists every case: {"name", "config", "parameters": [[name, shape] ...], "batch", "seq", "source_seq", "tokens",
-"labels", "lengths", "source", "source_lengths", "objective", "counted"}. NAME.values.npy holds the parameters one after the
+"labels", "lengths", "source", "source_lengths", "objective", "counted", "gradients"}. NAME.values.npy holds the parameters one after the
 other in that order, NAME.gradients.npy the gradients of the objective, both rounded to float32; the parameters were rounded
 before the computation.
 
@@ -14,7 +14,9 @@ before the computation.
   qwen3    transformers' Qwen3ForCausalLM: norms of queries and keys
   gemma2   transformers' Gemma2ForCausalLM: norms on both sides of branches, a window on every other layer, soft-caps
   gemma3   transformers' Gemma3ForCausalLM: norms of queries and keys, too; windowed layers turn by a base of their own
-The gradients of these three are kept in float64.
+  t5       transformers' T5ForConditionalGeneration, version 1.0: relu, a tied head that reads its input divided by sqrt(d_model)
+  t5_gated version 1.1: gated GELU by tanh, a head of its own
+The gradients of these five are kept in float64, as "gradients" says.
 
 The objective is the sum over labels (-100: none) of torch's cross-entropy with label smoothing, and z_loss times the square of
 logsumexp. Labels are those of the token that they stand at: nothing is shifted.
@@ -32,7 +34,7 @@ import numpy as np
 import torch
 from float64 import Float64Mode
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM, T5Config, T5ForConditionalGeneration)
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "training"
 RNG = np.random.default_rng(2032)
@@ -79,7 +81,7 @@ def keep(name, config, parameters, loss, tokens, labels, lengths=None, source=No
         "lengths": [] if lengths is None else lengths.tolist(), "source_seq": 0 if source is None else source.shape[1],
         "source": [] if source is None else source.flatten().tolist(),
         "source_lengths": [] if source_lengths is None else source_lengths.tolist(),
-        "objective": loss.item(), "counted": int((counted != -100).sum()),
+        "objective": loss.item(), "counted": int((counted != -100).sum()), "gradients": np.dtype(kept).name,
     })
 
 
@@ -144,6 +146,25 @@ def newer_decoders():
     decoder("gemma3", Gemma3ForCausalLM, Gemma3TextConfig(
         **common, num_hidden_layers=LAYERS, query_pre_attn_scalar=9, sliding_window=3, layer_types=["sliding_attention", "full_attention"],
         rope_parameters=dict(full_attention=plain, sliding_attention=dict(rope_type="default", rope_theta=5.0))), gain=0.0)
+
+
+def t5(name, tied, feed_forward):
+    """Lengths on both sides; two layers in the encoder, one in the decoder."""
+    config = T5Config(vocab_size=V, d_model=H, d_kv=5, d_ff=WIDTH, num_layers=2, num_decoder_layers=1, num_heads=HEADS, relative_attention_num_buckets=8,
+                      relative_attention_max_distance=6, feed_forward_proj=feed_forward, tie_word_embeddings=tied, dropout_rate=0.0,
+                      decoder_start_token_id=0, attn_implementation="eager")
+    lengths, source_lengths = torch.tensor([8, 3, 6]), torch.tensor([6, 2, 4])
+    with Float64Mode():
+        model = T5ForConditionalGeneration(config).double()
+        if not tied:
+            model.lm_head.weight = torch.nn.Parameter(torch.empty(V, H, dtype=torch.float64))
+        parameters = library_model(model)
+        tokens, labels, source = ids(BATCH, SEQ), some_labels(BATCH, SEQ), ids(BATCH, 6)
+        labels[~real(lengths, SEQ)] = -100
+        logits = model(input_ids=source, attention_mask=real(source_lengths, 6).long(), decoder_input_ids=tokens,
+                       decoder_attention_mask=real(lengths, SEQ).long(), use_cache=False).logits
+        loss = objective(logits, labels, 0.0, 0.0)
+    keep(name, dict(kind=name), parameters, loss, tokens, labels, lengths, source, source_lengths, kept=np.float64)
 
 
 class Layers:
@@ -243,6 +264,8 @@ def main():
     encoder()
     seq2seq()
     newer_decoders()
+    t5("t5", True, "relu")
+    t5("t5_gated", False, "gated-gelu")
     (OUT / "cases.json").write_text(json.dumps(CASES) + "\n")
 
 

@@ -14,6 +14,11 @@ int64_t LinearCrossEntropy<T>::chunk_rows(int64_t rows) const noexcept {
 }
 
 template <class T>
+void LinearCrossEntropy<T>::scaled_row(const T* x, T* y) const noexcept {
+  for (int64_t i = 0; i < head_.in(); ++i) y[i] = scale_ * x[i];
+}
+
+template <class T>
 MemoryPlan LinearCrossEntropy<T>::plan(const ThreadPool& pool, int64_t rows) const {
   const int64_t chunk = chunk_rows(rows);
   Memory scratch;
@@ -46,7 +51,7 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
 
   for (int64_t first = 0; first < sum.counted; first += chunk) {
     const int64_t n = std::min(chunk, sum.counted - first);
-    for_each_row(context.pool, n, hidden, [&](int64_t i) { std::copy_n(x + counted[first + i] * hidden, hidden, input + i * hidden); });
+    for_each_row(context.pool, n, hidden, [&](int64_t i) { scaled_row(x + counted[first + i] * hidden, input + i * hidden); });
     const TensorView<const T> in(input, {n, hidden});
     head_.forward(context, in, {logits, {n, classes}}, scratch);
     for_each_row(context.pool, n, 8 * classes, [&](int64_t i) {
@@ -76,7 +81,7 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
     }
     if (dx == nullptr) continue;
     head_.backward(context, in, {logits, {n, classes}}, {dinput, {n, hidden}}, scratch);
-    for_each_row(context.pool, n, hidden, [&](int64_t i) { std::copy_n(dinput + i * hidden, hidden, dx + counted[first + i] * hidden); });
+    for_each_row(context.pool, n, hidden, [&](int64_t i) { scaled_row(dinput + i * hidden, dx + counted[first + i] * hidden); });
   }
   sum.exact += without_mistake ? 1 : 0;
   return sum;
@@ -84,7 +89,13 @@ LossSum LinearCrossEntropy<T>::run(const Context<T>& context, const Sequences& s
 
 template <class T>
 void LinearCrossEntropy<T>::logits(const Context<T>& context, const T* x, int64_t rows, T* y, Memory scratch) const {
-  head_.forward(context, {x, {rows, head_.in()}}, {y, {rows, head_.out()}}, scratch);
+  const int64_t hidden = head_.in(), classes = head_.out(), chunk = scale_ == 1 ? rows : chunk_rows(rows);
+  T* const input = scale_ == 1 ? nullptr : scratch.take<T>(chunk * hidden);
+  for (int64_t first = 0; first < rows; first += chunk) {
+    const int64_t n = std::min(chunk, rows - first);
+    if (input != nullptr) for_each_row(context.pool, n, hidden, [&](int64_t i) { scaled_row(x + (first + i) * hidden, input + i * hidden); });
+    head_.forward(context, {input != nullptr ? input : x, {n, hidden}}, {y + first * classes, {n, classes}}, scratch);
+  }
   if (softcap_ > 0)
     for_each_row(context.pool, rows, 8 * head_.out(), [&](int64_t r) { soft_cap_row<T>(softcap_, y + r * head_.out(), head_.out(), y + r * head_.out()); });
 }

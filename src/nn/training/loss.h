@@ -13,9 +13,9 @@ template <class T>
 class LinearCrossEntropy {
  public:
   LinearCrossEntropy() = default;
-  /// A `softcap` c other than 0 makes a logit z into c tanh(z / c).
-  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options, double softcap = 0)
-      : head_(std::move(head)), options_(options), softcap_(softcap) {}
+  /// The head reads its rows times `scale`. A `softcap` c other than 0 makes a logit z into c tanh(z / c).
+  LinearCrossEntropy(Linear<T> head, const CrossEntropy& options, double scale = 1, double softcap = 0)
+      : head_(std::move(head)), options_(options), scale_(static_cast<T>(scale)), softcap_(softcap) {}
 
   MemoryPlan plan(const ThreadPool& pool, int64_t rows) const;
 
@@ -29,8 +29,10 @@ class LinearCrossEntropy {
 
  private:
   int64_t chunk_rows(int64_t rows) const noexcept;
+  void scaled_row(const T* x, T* y) const noexcept;
   Linear<T> head_;
   CrossEntropy options_;
+  T scale_ = 1;
   double softcap_ = 0;
 };
 

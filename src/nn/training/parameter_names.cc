@@ -46,6 +46,25 @@ BlockNames llama_names(const TransformerConfig& config, int64_t layer) {
   return names;
 }
 
+// A block is a list of sub-layers: self-attention, in a decoder the look at the encoder, the feed-forward half; each has its norm.
+BlockNames t5_names(const TransformerConfig& config, const std::string& stack, StackKind kind, int64_t layer) {
+  const auto sub_layer = [&](int i) { return fmt::format("{}block.{}.layer.{}.", stack, layer, i); };
+  const auto attention = [](const std::string& at) { return AttentionNames{{}, at + "q", at + "k", at + "v", at + "o", {}, {}, {}, {}, {}}; };
+  BlockNames names;
+  names.self_norm = sub_layer(0) + "layer_norm";
+  names.self = attention(sub_layer(0) + "SelfAttention.");
+  if (kind == StackKind::kDecoder) {
+    names.cross_norm = sub_layer(1) + "layer_norm";
+    names.cross = attention(sub_layer(1) + "EncDecAttention.");
+  }
+  if (config.intermediate_size == 0) return names;
+  const std::string at = sub_layer(kind == StackKind::kDecoder ? 2 : 1), dense = at + "DenseReluDense.";
+  names.feed_forward_norm = at + "layer_norm";
+  const bool gated = config.feed_forward == FeedForwardKind::kGated;
+  names.feed_forward = {gated ? dense + "wi_0" : "", dense + (gated ? "wi_1" : "wi"), dense + "wo"};
+  return names;
+}
+
 std::string stack_prefix(StackKind kind) { return kind == StackKind::kEncoder ? "encoder." : "decoder."; }
 
 }  // namespace
@@ -54,9 +73,12 @@ StackNames stack_names(const TransformerConfig& config, StackKind kind) {
   switch (parameter_naming(config)) {
     case ParameterNaming::kGpt2: return {"transformer.wpe.weight", {}, "transformer.ln_f"};
     case ParameterNaming::kLlama: return {{}, {}, "model.norm"};
+    case ParameterNaming::kT5:
     case ParameterNaming::kRegard: break;
   }
   const std::string at = stack_prefix(kind);
+  if (parameter_naming(config) == ParameterNaming::kT5)
+    return {{}, at + "block.0.layer.0.SelfAttention.relative_attention_bias.weight", at + "final_layer_norm"};
   return {at + "embed_positions.weight", at + "relative_attention_bias.weight", at + "norm"};
 }
 
@@ -64,6 +86,7 @@ BlockNames block_names(const TransformerConfig& config, StackKind kind, int64_t 
   switch (parameter_naming(config)) {
     case ParameterNaming::kGpt2: return gpt2_names(layer);
     case ParameterNaming::kLlama: return llama_names(config, layer);
+    case ParameterNaming::kT5: return t5_names(config, stack_prefix(kind), kind, layer);
     case ParameterNaming::kRegard: break;
   }
   const std::string at = fmt::format("{}layers.{}.", stack_prefix(kind), layer);
@@ -93,6 +116,7 @@ std::string embedding_name(const TransformerConfig& config) {
   switch (parameter_naming(config)) {
     case ParameterNaming::kGpt2: return "transformer.wte.weight";
     case ParameterNaming::kLlama: return "model.embed_tokens.weight";
+    case ParameterNaming::kT5: return "shared.weight";
     case ParameterNaming::kRegard: break;
   }
   return "embed_tokens.weight";

@@ -30,7 +30,7 @@ Transformer<T>::Transformer(const TransformerConfig& config, uint64_t seed) : co
                               ? HeadLinear(embedding, config_.hidden_size, config_.vocab_size, config_.precision)
                               : HeadLinear(parameters_, training::head_name(config_), config_.hidden_size, classes(),
                                            {.bias = false, .precision = config_.precision});
-  loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss}, config_.final_softcap);
+  loss_ = training::LinearCrossEntropy<T>(std::move(head), {config_.label_smoothing, config_.z_loss}, config_.head_scale, config_.final_softcap);
   parameters_.allocate();
   initialise(seed);
 }

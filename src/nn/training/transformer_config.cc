@@ -57,11 +57,14 @@ TransformerConfig completed(TransformerConfig c) {
   require(c.init_std >= 0 && std::isfinite(c.init_std), "[TransformerConfig] init_std is {}; expected a finite number, 0 or more", c.init_std);
   require(std::isfinite(c.attention_scale), "[TransformerConfig] attention_scale is {}; expected a finite number", c.attention_scale);
   require(std::isfinite(c.embedding_scale), "[TransformerConfig] embedding_scale is {}; expected a finite number", c.embedding_scale);
+  require(c.head_scale != 0 && std::isfinite(c.head_scale), "[TransformerConfig] head_scale is {}; expected a finite number other than 0", c.head_scale);
   is_cap("attention_softcap", c.attention_softcap);
   is_cap("final_softcap", c.final_softcap);
   require(c.placement != NormPlacement::kSandwich || c.architecture != Architecture::kEncoderDecoder,
           "[TransformerConfig] placement is sandwich in an encoder-decoder; expected pre or post");
   require(!c.query_key_norm || c.naming != ParameterNaming::kGpt2, "[TransformerConfig] query_key_norm in a model named like gpt2, which has none");
+  require(c.naming != ParameterNaming::kT5 || (c.architecture == Architecture::kEncoderDecoder && c.position == PositionKind::kT5 && !c.query_key_norm),
+          "[TransformerConfig] a model named like t5; expected an encoder-decoder with t5's positions, without norms of queries and keys");
 
   if (c.num_kv_heads == 0) c.num_kv_heads = c.num_q_heads;
   require(c.num_q_heads % c.num_kv_heads == 0, "[TransformerConfig] num_q_heads is {}, which cannot share num_kv_heads, {}, evenly", c.num_q_heads,
@@ -110,7 +113,7 @@ ParameterNaming parameter_naming(const TransformerConfig& config) {
   if (config.naming) return *config.naming;
   const TransformerConfig c = completed(config);
   const bool usual = c.architecture == Architecture::kDecoder && c.placement == NormPlacement::kPre && c.mask == Mask::causal() &&
-                     c.intermediate_size > 0 && c.num_classes == 0 && c.embedding_scale == 1 &&
+                     c.intermediate_size > 0 && c.num_classes == 0 && c.embedding_scale == 1 && c.head_scale == 1 &&
                      c.attention_scale == usual_scale(c.head_dim) && c.windowed.empty() && !c.query_key_norm && c.norm_gain == NormGain::kStored &&
                      c.attention_softcap == 0 && c.final_softcap == 0;
   if (usual && c.position == PositionKind::kLearned && c.norm == NormKind::kLayer && c.activation == Activation::kGeluTanh &&

@@ -50,6 +50,7 @@ enum class Biases {
 enum class ParameterNaming {
   kGpt2,    ///< transformer.h.0.attn.c_attn.weight ...: matrices of layers are stored [in, out]
   kLlama,   ///< model.layers.0.self_attn.q_proj.weight ...
+  kT5,      ///< encoder.block.0.layer.0.SelfAttention.q.weight ...: of a model that was read from such a file
   kRegard,  ///< decoder.layers.0.self_attn.q_proj.weight ...: every other shape
 };
 
@@ -108,6 +109,7 @@ struct TransformerConfig {
   double attention_scale = 0;  ///< scores are q . k times this; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;  ///< c: a score s becomes c tanh(s / c), before biases; 0: none. Gemma team, 2024, "Gemma 2", section 2
   double final_softcap = 0;      ///< the same for logits
+  double head_scale = 1;       ///< multiplies what the head reads; T5 has 1 / sqrt(hidden_size) before a tied head
   double embedding_scale = 1;  ///< multiplies token embeddings; the original Transformer has sqrt(hidden_size)
 
   Biases biases = Biases::kAll;  ///< of the linear layers; LayerNorm has its bias in any case
