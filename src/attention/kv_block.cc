@@ -15,14 +15,16 @@ using kernels::stored_dim;
 
 namespace {
 
-// The scales of a block: number i of the key in a column, and all of the value.
+// The scales of a run: number i of the key in a column, and all of the value.
 struct Scales {
   const KvGeometry& g;
-  float* first;
-  Scales(const KvGeometry& geometry, std::byte* block) noexcept
-      : g(geometry), first(reinterpret_cast<float*>(block + geometry.scales_at())) {}
-  float& key(int i, int column) const noexcept { return first[i * kPanelKeys + column]; }
-  float* value(int column) const noexcept { return first + g.key_scales() * kPanelKeys + column * g.value_scales(); }
+  std::byte* run;
+
+  float& key(int i, int column) const noexcept { return block(column)[i * kPanelKeys + column % kPanelKeys]; }
+  float* value(int column) const noexcept {
+    return block(column) + g.key_scales() * kPanelKeys + column % kPanelKeys * g.value_scales();
+  }
+  float* block(int column) const noexcept { return reinterpret_cast<float*>(run + g.scale_at(column / kPanelKeys)); }
 };
 
 // Numbers are copied as words of their size. The bytes of a block are only ever touched in this way and by the kernels'
@@ -38,43 +40,46 @@ void put(std::byte* at, Word word) noexcept {
   std::memcpy(at, &word, sizeof word);
 }
 
-// A block seen as words of the type's size.
+// A run seen as words of the type's size.
 template <class Word>
-struct Block {
+struct Run {
   const KvGeometry& g;
   std::byte* bytes;
 
   std::byte* key(int i, int column) const noexcept {
-    return bytes + (int64_t{i} * kPanelKeys + stored_at(g.type, column)) * static_cast<int64_t>(sizeof(Word));
+    return bytes + g.key_at(column / kPanelKeys) +
+           (int64_t{i} * kPanelKeys + stored_at(g.type, column % kPanelKeys)) * static_cast<int64_t>(sizeof(Word));
   }
+  // The values of all blocks follow each other.
   std::byte* value(int column, int c) const noexcept {
-    return bytes + g.values_at() +
+    return bytes + g.value_at(0) +
            (int64_t{column} * stored_dim(g.type, g.value_dim) + stored_at(g.type, c)) *
                static_cast<int64_t>(sizeof(Word));
   }
   int stored() const noexcept { return stored_dim(g.type, g.value_dim); }
 };
 
-// Calls f with a Block of the type's words.
+// Calls f with a Run of the type's words.
 template <class F>
-void with_words(const KvGeometry& g, std::byte* block, const F& f) {
+void with_words(const KvGeometry& g, std::byte* run, const F& f) {
   switch (kernels::cache_bytes(g.type)) {
     case 4:
-      return f(Block<uint32_t>{g, block});
+      return f(Run<uint32_t>{g, run});
     case 2:
-      return f(Block<uint16_t>{g, block});
+      return f(Run<uint16_t>{g, run});
     default:
-      return f(Block<uint8_t>{g, block});
+      return f(Run<uint8_t>{g, run});
   }
 }
 
 // f32: the keys are transposed by a kernel, the values are copied as they are.
 void write_floats(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
-                  std::byte* block, int column) noexcept {
-  kernels::kernels().attention->pack_keys(k, k_stride, count, g.head_dim, reinterpret_cast<float*>(block), column);
+                  std::byte* run, int column) noexcept {
+  auto* keys = reinterpret_cast<float*>(run + g.key_at(column / kPanelKeys));
+  kernels::kernels().attention->pack_keys(k, k_stride, count, g.head_dim, keys, column % kPanelKeys);
   if (g.value_dim == 0) return;
   const int padded = stored_dim(g.type, g.value_dim);
-  auto* to = reinterpret_cast<float*>(block + g.values_at()) + int64_t{column} * padded;
+  auto* to = reinterpret_cast<float*>(run + g.value_at(0)) + int64_t{column} * padded;
   for (int n = 0; n < count; ++n, to += padded, v += v_stride) {
     std::copy_n(v, g.value_dim, to);
     std::fill(to + g.value_dim, to + padded, 0.0f);
@@ -84,11 +89,11 @@ void write_floats(const KvGeometry& g, const float* k, int64_t k_stride, const f
 template <uint16_t (*Narrow)(float)>
 void write_halves(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
                   std::byte* bytes, int column) noexcept {
-  const Block<uint16_t> block{g, bytes};
+  const Run<uint16_t> run{g, bytes};
   for (int n = 0; n < count; ++n, k += k_stride, v += v_stride) {
-    for (int i = 0; i < g.head_dim; ++i) put(block.key(i, column + n), Narrow(k[i]));
-    for (int c = 0; c < block.stored(); ++c)
-      put(block.value(column + n, c), c < g.value_dim ? Narrow(v[c]) : uint16_t{0});
+    for (int i = 0; i < g.head_dim; ++i) put(run.key(i, column + n), Narrow(k[i]));
+    for (int c = 0; c < run.stored(); ++c)
+      put(run.value(column + n, c), c < g.value_dim ? Narrow(v[c]) : uint16_t{0});
   }
 }
 
@@ -121,29 +126,29 @@ void encode(const KvGeometry& g, const float* x, int dim, const PutCode& put_cod
 
 void write_codes(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
                  std::byte* bytes, int column) noexcept {
-  const Block<uint8_t> block{g, bytes};
-  const Scales scales(g, bytes);
+  const Run<uint8_t> run{g, bytes};
+  const Scales scales{g, bytes};
   for (int n = 0; n < count; ++n, k += k_stride, v += v_stride) {
     const int at = column + n;
-    encode(g, k, g.head_dim, [&](int i, uint8_t x) { put(block.key(i, at), x); },
+    encode(g, k, g.head_dim, [&](int i, uint8_t x) { put(run.key(i, at), x); },
            [&](int i, float scale) { scales.key(i, at) = scale; });
-    encode(g, v, g.value_dim, [&](int c, uint8_t x) { put(block.value(at, c), x); },
+    encode(g, v, g.value_dim, [&](int c, uint8_t x) { put(run.value(at, c), x); },
            [&](int i, float scale) { scales.value(at)[i] = scale; });
-    for (int c = g.value_dim; c < block.stored(); ++c) put(block.value(at, c), uint8_t{0});
+    for (int c = g.value_dim; c < run.stored(); ++c) put(run.value(at, c), uint8_t{0});
   }
 }
 
-// Pairs of bf16, rounded and laid out by a kernel.
+// Pairs of bf16, rounded and laid out by a kernel; runs of one block.
 void write_pairs(const KvGeometry& g, const float* k, int64_t k_stride, const float* v, int64_t v_stride, int count,
-                 std::byte* block, int column) noexcept {
+                 std::byte* run, int column) noexcept {
   const kernels::AttentionBf16Kernels& kernel = *kernels::kernels().attention_bf16;
-  kernel.pack_keys(k, k_stride, count, g.head_dim, reinterpret_cast<uint32_t*>(block), column);
-  kernel.pack_values(v, v_stride, count, g.value_dim, reinterpret_cast<uint32_t*>(block + g.values_at()), column);
+  kernel.pack_keys(k, k_stride, count, g.head_dim, reinterpret_cast<uint32_t*>(run), column);
+  kernel.pack_values(v, v_stride, count, g.value_dim, reinterpret_cast<uint32_t*>(run + g.value_at(0)), column);
 }
 
 }  // namespace
 
-void write_block(const KvGeometry& g, const KvRows& rows, int64_t token, int count, int kv_head, std::byte* block,
+void write_block(const KvGeometry& g, const KvRows& rows, int64_t token, int count, int kv_head, std::byte* run,
                  int column) noexcept {
   const float* k = rows.k + token * rows.k_token_stride + kv_head * rows.k_head_stride;
   const float* v = g.value_dim == 0 ? nullptr : rows.v + token * rows.v_token_stride + kv_head * rows.v_head_stride;
@@ -152,13 +157,13 @@ void write_block(const KvGeometry& g, const KvRows& rows, int64_t token, int cou
                      : g.type == DType::kBF16      ? write_halves<float_to_bf16>
                      : g.type == DType::kI8        ? write_codes
                                                    : write_floats;
-  write(g, k, rows.k_token_stride, v, rows.v_token_stride, count, block, column);
+  write(g, k, rows.k_token_stride, v, rows.v_token_stride, count, run, column);
 }
 
-void copy_slots(const KvGeometry& g, const std::byte* from, int from_column, std::byte* to, int to_column,
-                int count) noexcept {
-  with_words(g, to, [&]<class Word>(const Block<Word>& target) {
-    const Block<Word> source{g, const_cast<std::byte*>(from)};
+void copy_slots(const KvGeometry& from_geometry, const std::byte* from, int from_column, const KvGeometry& g, std::byte* to,
+                int to_column, int count) noexcept {
+  with_words(g, to, [&]<class Word>(const Run<Word>& target) {
+    const Run<Word> source{from_geometry, const_cast<std::byte*>(from)};
     for (int n = 0; n < count; ++n) {
       for (int i = 0; i < g.head_dim; ++i) put(target.key(i, to_column + n), get<Word>(source.key(i, from_column + n)));
       // Whole rows of values, in whatever order their numbers stand.
@@ -167,21 +172,21 @@ void copy_slots(const KvGeometry& g, const std::byte* from, int from_column, std
     }
   });
   if (!kernels::has_scales(g.type)) return;
-  const Scales source(g, const_cast<std::byte*>(from)), target(g, to);
+  const Scales source{from_geometry, const_cast<std::byte*>(from)}, target{g, to};
   for (int i = 0; i < g.key_scales(); ++i) std::copy_n(&source.key(i, from_column), count, &target.key(i, to_column));
   std::copy_n(source.value(from_column), count * g.value_scales(), target.value(to_column));
 }
 
 // All bits set is a NaN in every type; of codes it is the scale that is.
 void clear_slots(const KvGeometry& g, std::byte* bytes, int column, int count) noexcept {
-  with_words(g, bytes, [&]<class Word>(const Block<Word>& block) {
+  with_words(g, bytes, [&]<class Word>(const Run<Word>& run) {
     for (int n = 0; n < count; ++n) {
-      for (int i = 0; i < g.head_dim; ++i) put(block.key(i, column + n), static_cast<Word>(~Word{0}));
-      std::memset(block.value(column + n, 0), 0xFF, static_cast<size_t>(block.stored()) * sizeof(Word));
+      for (int i = 0; i < g.head_dim; ++i) put(run.key(i, column + n), static_cast<Word>(~Word{0}));
+      std::memset(run.value(column + n, 0), 0xFF, static_cast<size_t>(run.stored()) * sizeof(Word));
     }
   });
   if (!kernels::has_scales(g.type)) return;
-  const Scales scales(g, bytes);
+  const Scales scales{g, bytes};
   for (int i = 0; i < g.key_scales(); ++i)
     std::memset(&scales.key(i, column), 0xFF, static_cast<size_t>(count) * sizeof(float));
   std::memset(scales.value(column), 0xFF, static_cast<size_t>(count * g.value_scales()) * sizeof(float));
@@ -192,24 +197,24 @@ int64_t token_bytes(const KvGeometry& g) noexcept {
 }
 
 void read_token(const KvGeometry& g, const std::byte* bytes, int column, uint8_t* to) noexcept {
-  with_words(g, const_cast<std::byte*>(bytes), [&]<class Word>(const Block<Word>& block) {
-    for (int i = 0; i < g.head_dim; ++i, to += sizeof(Word)) std::memcpy(to, block.key(i, column), sizeof(Word));
-    for (int c = 0; c < g.value_dim; ++c, to += sizeof(Word)) std::memcpy(to, block.value(column, c), sizeof(Word));
+  with_words(g, const_cast<std::byte*>(bytes), [&]<class Word>(const Run<Word>& run) {
+    for (int i = 0; i < g.head_dim; ++i, to += sizeof(Word)) std::memcpy(to, run.key(i, column), sizeof(Word));
+    for (int c = 0; c < g.value_dim; ++c, to += sizeof(Word)) std::memcpy(to, run.value(column, c), sizeof(Word));
   });
   if (!kernels::has_scales(g.type)) return;
-  const Scales scales(g, const_cast<std::byte*>(bytes));
+  const Scales scales{g, const_cast<std::byte*>(bytes)};
   for (int i = 0; i < g.key_scales(); ++i, to += sizeof(float)) std::memcpy(to, &scales.key(i, column), sizeof(float));
   std::memcpy(to, scales.value(column), static_cast<size_t>(g.value_scales()) * sizeof(float));
 }
 
 void write_token(const KvGeometry& g, const uint8_t* from, std::byte* bytes, int column) noexcept {
-  with_words(g, bytes, [&]<class Word>(const Block<Word>& block) {
-    for (int i = 0; i < g.head_dim; ++i, from += sizeof(Word)) std::memcpy(block.key(i, column), from, sizeof(Word));
-    for (int c = 0; c < block.stored(); ++c) put(block.value(column, c), Word{0});
-    for (int c = 0; c < g.value_dim; ++c, from += sizeof(Word)) std::memcpy(block.value(column, c), from, sizeof(Word));
+  with_words(g, bytes, [&]<class Word>(const Run<Word>& run) {
+    for (int i = 0; i < g.head_dim; ++i, from += sizeof(Word)) std::memcpy(run.key(i, column), from, sizeof(Word));
+    for (int c = 0; c < run.stored(); ++c) put(run.value(column, c), Word{0});
+    for (int c = 0; c < g.value_dim; ++c, from += sizeof(Word)) std::memcpy(run.value(column, c), from, sizeof(Word));
   });
   if (!kernels::has_scales(g.type)) return;
-  const Scales scales(g, bytes);
+  const Scales scales{g, bytes};
   for (int i = 0; i < g.key_scales(); ++i, from += sizeof(float))
     std::memcpy(&scales.key(i, column), from, sizeof(float));
   std::memcpy(scales.value(column), from, static_cast<size_t>(g.value_scales()) * sizeof(float));

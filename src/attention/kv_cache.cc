@@ -7,11 +7,9 @@
 
 namespace regard {
 
-using kernels::kPanelKeys;
-using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
-KvCache::KvCache(KvCacheOptions options) : KvStore(options.geometry), options_(std::move(options)) {
+KvCache::KvCache(KvCacheOptions options) : KvStore(KvTile::whole(options.geometry)), options_(std::move(options)) {
   check_geometry("KvCache", geometry_);
   require(options_.max_tokens >= 0, "[KvCache] max_tokens is {}, expected 0 or more", options_.max_tokens);
 }
@@ -21,8 +19,7 @@ int64_t KvCache::bytes_for(const KvGeometry& geometry, int64_t tokens) noexcept 
 }
 
 void KvCache::set_tile(size_t index, KvTile::Pointer tile) {
-  for (int w = 0; w < kPanelsPerTile; ++w)
-    blocks_[index * kPanelsPerTile + static_cast<size_t>(w)] = tile->block(geometry_, w, 0);
+  runs_[index] = tile->run(geometry_, 0);
   tiles_[index] = std::move(tile);
 }
 
@@ -36,13 +33,13 @@ void KvCache::reserve(int64_t tokens) {
     while (tiles_.size() < wanted) {
       Arena* arena = bytes() >= kLarge || bytes_for(geometry_, tokens) >= 2 * kLarge ? &arena_ : nullptr;
       KvTile::Pointer tile = KvTile::make(geometry_, options_.budget, "KvCache", tokens, arena);
-      blocks_.resize((tiles_.size() + 1) * kPanelsPerTile);
+      runs_.emplace_back();
       tiles_.emplace_back();
       set_tile(tiles_.size() - 1, std::move(tile));
     }
   } catch (...) {
     tiles_.resize(before);
-    blocks_.resize(before * kPanelsPerTile);
+    runs_.resize(before);
     throw;
   }
 }
@@ -63,9 +60,7 @@ void KvCache::prepare(int64_t count) {
 }
 
 KvSlots KvCache::slots(int64_t position, int kv_head) noexcept {
-  const int column = static_cast<int>(position % kPanelKeys);
-  KvTile& tile = *tiles_[static_cast<size_t>(position / kTileKeys)];
-  return {tile.block(geometry_, position % kTileKeys / kPanelKeys, kv_head), column, kPanelKeys - column};
+  return tiles_[static_cast<size_t>(position / kTileKeys)]->slots(geometry_, position, kv_head);
 }
 
 void KvCache::truncate(int64_t size) {
@@ -76,14 +71,14 @@ void KvCache::truncate(int64_t size) {
 void KvCache::shrink() {
   const auto keep = static_cast<size_t>(ceil_div<int64_t>(size_, kTileKeys));
   tiles_.resize(keep);
-  blocks_.resize(keep * kPanelsPerTile);
+  runs_.resize(keep);
 }
 
 KvCache KvCache::fork() const {
   KvCache copy(options_);
   const auto whole = static_cast<size_t>(size_ / kTileKeys),
              all = static_cast<size_t>(ceil_div<int64_t>(size_, kTileKeys));
-  copy.blocks_.resize(all * kPanelsPerTile);
+  copy.runs_.resize(all);
   copy.tiles_.resize(all);
   for (size_t t = 0; t < whole; ++t) copy.set_tile(t, tiles_[t]->share());
   if (whole < all) copy.set_tile(whole, tiles_[whole]->copy(geometry_, options_.budget, "KvCache", size_));
@@ -91,6 +86,6 @@ KvCache KvCache::fork() const {
   return copy;
 }
 
-KvView KvCache::view() const noexcept { return view_in_order(blocks_.data()); }
+KvView KvCache::view() const noexcept { return view_in_order(runs_.data()); }
 
 }  // namespace regard

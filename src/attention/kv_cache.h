@@ -63,8 +63,8 @@ class KvCache final : public KvStore {
 
   KvCacheOptions options_;
   std::vector<KvTile::Pointer> tiles_;
-  std::vector<const std::byte*> blocks_;  // four for each tile
-  Arena arena_{kArenaPiece};              // of the tiles from kLarge bytes on
+  std::vector<const std::byte*> runs_;  // one for each tile
+  Arena arena_{kArenaPiece};            // of the tiles from kLarge bytes on
 };
 
 }  // namespace regard

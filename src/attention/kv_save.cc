@@ -49,9 +49,9 @@ uint64_t checksum(Header header, std::span<const uint8_t> tokens) noexcept {
   return mix(sum, tokens);
 }
 
-KvGeometry with_block(KvGeometry geometry, int scale_block) {
-  geometry.scale_block = scale_block;
-  return geometry;
+// What must be the same in a cache and in what was saved of another, but for the scales, of which more is said.
+bool same_numbers(const KvGeometry& a, const KvGeometry& b) {
+  return a.num_kv_heads == b.num_kv_heads && a.head_dim == b.head_dim && a.value_dim == b.value_dim && a.type == b.type;
 }
 
 }  // namespace
@@ -73,11 +73,7 @@ std::vector<uint8_t> save_kv(const KvStore& store) {
   std::vector<uint8_t> bytes(sizeof header + static_cast<size_t>(tokens * g.num_kv_heads * each));
   uint8_t* to = bytes.data() + sizeof header;
   for (int64_t p = store.begin(); p < store.size(); ++p)
-    for (int h = 0; h < g.num_kv_heads; ++h, to += each) {
-      const std::byte* block = view.keys(p / kernels::kTileKeys - view.first_tile,
-                                         static_cast<int>(p % kernels::kTileKeys / kernels::kPanelKeys), h);
-      read_token(g, block, static_cast<int>(p % kernels::kPanelKeys), to);
-    }
+    for (int h = 0; h < g.num_kv_heads; ++h, to += each) read_token(g, view.run_of(p, h), view.column_of(p), to);
   header.checksum = checksum(header, std::span(bytes).subspan(sizeof header));
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
@@ -127,7 +123,7 @@ void restore_kv(KvStore& store, std::span<const uint8_t> bytes) {
   const SavedKv& saved = *result;
   const KvGeometry &g = store.geometry(), &s = saved.geometry;
   require(
-      with_block(g, 0) == with_block(s, 0),
+      same_numbers(g, s),
       "[restore] {} heads with head_dim {} and value_dim {} in {} were saved, the cache has {} with {} and {} in {}",
       s.num_kv_heads, s.head_dim, s.value_dim, info(s.type).name, g.num_kv_heads, g.head_dim, g.value_dim,
       info(g.type).name);
@@ -145,7 +141,7 @@ void restore_kv(KvStore& store, std::span<const uint8_t> bytes) {
   for (int64_t p = saved.begin; p < saved.size; ++p)
     for (int h = 0; h < g.num_kv_heads; ++h, from += each) {
       const KvSlots to = store.slots(p, h);
-      write_token(g, from, to.block, to.column);
+      write_token(g, from, to.run, to.column);
     }
 }
 

@@ -55,11 +55,10 @@ int64_t KvStore::size_after(const char* function, int64_t count, int64_t max_tok
   return *size;
 }
 
-KvView KvStore::view_in_order(const std::byte* const* blocks) const noexcept {
+KvView KvStore::view_in_order(const std::byte* const* runs) const noexcept {
   KvView view;
   view.geometry = geometry_;
-  view.blocks = blocks;
-  view.head_stride = geometry_.block_bytes();
+  view.runs = runs;
   view.num_tiles = ceil_div<int64_t>(size_, kernels::kTileKeys);
   view.end = size_;
   return view;
@@ -76,7 +75,7 @@ void KvStore::write(const KvRows& rows, int64_t rows_begin, int64_t first, int64
   while (count > 0) {
     const KvSlots to = slots(first, kv_head);
     const int n = static_cast<int>(std::min<int64_t>(count, to.count));
-    write_block(geometry_, rows, first - rows_begin, n, kv_head, to.block, to.column);
+    write_block(geometry_, rows, first - rows_begin, n, kv_head, to.run, to.column);
     first += n;
     count -= n;
   }

@@ -59,13 +59,6 @@ inline constexpr int64_t kMaxCacheTokens = std::numeric_limits<int64_t>::max() /
 /// that no kernel reads.
 void check_geometry(const char* function, const KvGeometry& geometry);
 
-/// `count` slots for tokens that follow each other, in one head's block of 64, from `column` on.
-struct KvSlots {
-  std::byte* block = nullptr;
-  int column = 0;
-  int count = 0;
-};
-
 /// Token i of the sequence has position i, and the tokens [begin(), size()) are held. Different stores may be used from
 /// different threads, forks of each other included; one store by one thread at a time. Every function leaves the store
 /// as it was when it throws, memory that it may have taken apart.
@@ -117,8 +110,8 @@ class KvStore {
   virtual void commit(int64_t count) noexcept { size_ += count; }
   /// size() + count. Errors: kInvalidArgument for a negative count, kResourceExhausted above `max_tokens`.
   int64_t size_after(const char* function, int64_t count, int64_t max_tokens) const;
-  /// view() of tokens that lie in order in blocks[0], blocks[1] ...: four of these for each tile.
-  KvView view_in_order(const std::byte* const* blocks) const noexcept;
+  /// view() of tokens that lie in order in runs[0], runs[1] ...
+  KvView view_in_order(const std::byte* const* runs) const noexcept;
 
   KvGeometry geometry_;
   int64_t begin_ = 0, size_ = 0;

@@ -9,7 +9,7 @@
 
 namespace regard {
 
-/// Four blocks for each head, filled with NaN until they are written: a slot that was never written cannot pass for a
+/// A run of four blocks for each head, filled with NaN until they are written: a slot that was never written cannot pass for a
 /// key. Counted in a budget.
 class KvTile {
  public:
@@ -22,6 +22,11 @@ class KvTile {
   using Pointer = std::unique_ptr<KvTile, Release>;
 
   static int64_t bytes(const KvGeometry& geometry) noexcept { return geometry.tile_bytes(); }
+  /// The same numbers in runs of whole tiles.
+  static KvGeometry whole(KvGeometry geometry) noexcept {
+    geometry.run = kernels::kPanelsPerTile;
+    return geometry;
+  }
 
   /// In `arena`, or where that is null in memory of its own. Errors: kResourceExhausted, with the numbers.
   static Pointer make(const KvGeometry& geometry, const std::shared_ptr<KvBudget>& budget, const char* function,
@@ -36,9 +41,14 @@ class KvTile {
   }
   bool shared() const noexcept { return holders_.load(std::memory_order_acquire) > 1; }
 
-  /// One head's block of the 64 positions from 64 * panel on.
-  std::byte* block(const KvGeometry& geometry, int64_t panel, int kv_head) noexcept {
-    return data_.data() + (panel * geometry.num_kv_heads + kv_head) * geometry.block_bytes();
+  /// One head's run; the geometry is one of whole tiles.
+  std::byte* run(const KvGeometry& geometry, int kv_head) noexcept {
+    return data_.data() + kv_head * geometry.run_bytes();
+  }
+  /// The slots of the tile's positions from `position` % 256 on, up to the end of the block.
+  KvSlots slots(const KvGeometry& geometry, int64_t position, int kv_head) noexcept {
+    const auto column = static_cast<int>(position % kernels::kTileKeys);
+    return {run(geometry, kv_head), column, kernels::kPanelKeys - column % kernels::kPanelKeys};
   }
 
  private:

@@ -51,7 +51,6 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
     orders_.push_back(sort_keys(source, static_cast<int64_t>(b)));
     KvView view;
     view.geometry = geometry;
-    view.head_stride = geometry.block_bytes();
     if (source.positions == nullptr) {
       view.begin = source.k_begin;
       view.end = source.k_begin + source.kv_len;
@@ -77,7 +76,7 @@ PackedKv::PackedKv(const KvGeometry& geometry, const std::vector<PackSource>& so
   blocks_.resize(tiles * kPanelsPerTile);
   for (size_t b = 0; b < sources.size(); ++b) {
     KvView& view = views_[b];
-    view.blocks = blocks_.data() + tiles_before_[b] * kPanelsPerTile;
+    view.runs = blocks_.data() + tiles_before_[b] * kPanelsPerTile;
     view.tile_ids = tile_ids_.data() + tiles_before_[b];
     if (sources[b].positions == nullptr) continue;
     view.written = written_.data() + tiles_before_[b] * kPanelsPerTile;

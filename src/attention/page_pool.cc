@@ -9,6 +9,7 @@
 namespace regard {
 
 using kernels::kPanelKeys;
+using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
 namespace {
@@ -31,6 +32,7 @@ PagePool::PagePool(PagePoolOptions options) : options_(std::move(options)) {
           "[PagePool] pages of {} keys, expected a multiple of {} up to {}, or 1, 2, 4, 8, 16 or 32", keys, kPanelKeys,
           kMaxPageKeys);
   require(options_.max_pages >= 0, "[PagePool] max_pages is {}, expected 0 or more", options_.max_pages);
+  options_.geometry.run = keys % kTileKeys == 0 ? kPanelsPerTile : keys % (2 * kPanelKeys) == 0 ? 2 : 1;
 }
 
 int64_t PagePool::page_bytes() const noexcept {
@@ -54,7 +56,7 @@ PagePool::Piece::Piece(const PagePoolOptions& options, int64_t count, int64_t to
   const int64_t stride = options.geometry.num_kv_heads * options.geometry.block_bytes();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t key = i * options.page_keys;
-    pages[static_cast<size_t>(i)].block = data.data() + key / kPanelKeys * stride;
+    pages[static_cast<size_t>(i)].data = data.data() + key / kPanelKeys * stride;
     pages[static_cast<size_t>(i)].column = static_cast<int>(key % kPanelKeys);
   }
 }
@@ -96,7 +98,7 @@ PagePool::Pointer PagePool::take(int64_t tokens_wanted) {
     int count = 0;
     for (int h = 0; h < options_.geometry.num_kv_heads; ++h) {
       const KvSlots free = slots(*page, offset, h);
-      clear_slots(options_.geometry, free.block, free.column, free.count);
+      clear_slots(options_.geometry, free.run, free.column, free.count);
       count = free.count;
     }
     offset += count;
@@ -111,10 +113,9 @@ void PagePool::give_back(KvPage* page) noexcept {
 
 KvSlots PagePool::slots(KvPage& page, int64_t offset, int kv_head) const noexcept {
   const KvGeometry& g = options_.geometry;
-  const int64_t at = page.column + offset, end = page.column + options_.page_keys;
-  const int64_t block = at / kPanelKeys, column = at % kPanelKeys;
-  return {page.block + (block * g.num_kv_heads + kv_head) * g.block_bytes(), static_cast<int>(column),
-          static_cast<int>(std::min(end - at, kPanelKeys - column))};
+  const int64_t at = page.column + offset, end = page.column + options_.page_keys, run_keys = kPanelKeys * g.run;
+  return {page.data + (at / run_keys * g.num_kv_heads + kv_head) * g.run_bytes(), static_cast<int>(at % run_keys),
+          static_cast<int>(std::min(end - at, kPanelKeys - at % kPanelKeys))};
 }
 
 }  // namespace regard

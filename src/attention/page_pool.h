@@ -1,5 +1,6 @@
 // Memory for many sequences in pages of a fixed number of keys, handed out one by one and counted by holder. A page of
-// 64 keys or a multiple is made of whole blocks as the kernels read them; smaller pages lie side by side in a block.
+// 64 keys or a multiple is made of whole runs of blocks as the kernels read them, the longest that fit; smaller pages lie
+// side by side in a block.
 #pragma once
 
 #include <atomic>
@@ -14,11 +15,11 @@ namespace regard {
 
 class PagePool;
 
-/// One page: `column` is where it begins in its block when it is smaller than one.
+/// One page, or where it is smaller than a block, that block: `column` is where it begins in it.
 struct KvPage {
   PagePool* pool = nullptr;
   int64_t id = 0;
-  std::byte* block = nullptr;
+  std::byte* data = nullptr;
   int column = 0;
   std::atomic<int> holders{0};
 
@@ -66,6 +67,11 @@ class PagePool {
     return Pointer(page.get());
   }
 
+  /// The runs of a page of 64 keys or more, one behind the other; those of the other heads follow each of them.
+  int64_t runs_per_page() const noexcept { return options_.page_keys / (kernels::kPanelKeys * geometry().run); }
+  const std::byte* run(const KvPage& page, int64_t i) const noexcept {
+    return page.data + i * geometry().num_kv_heads * geometry().run_bytes();
+  }
   /// Where the slots of one head from `offset` on lie, up to the end of the page or block.
   KvSlots slots(KvPage& page, int64_t offset, int kv_head) const noexcept;
 

@@ -7,7 +7,6 @@
 
 namespace regard {
 
-using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 
 PagedKvCache::PagedKvCache(std::shared_ptr<PagePool> pool, int64_t max_tokens)
@@ -27,15 +26,15 @@ std::vector<int64_t> PagedKvCache::page_table() const {
 }
 
 // Whole tiles stand in the table, because the next tile's keys are fetched ahead whether they are there or not.
-void PagedKvCache::set_blocks(size_t first_page) {
+void PagedKvCache::set_runs(size_t first_page) {
   if (gathers()) return;
-  const auto per_page = static_cast<size_t>(pool_->page_keys() / kPanelKeys);
-  const int64_t stride = geometry_.num_kv_heads * geometry_.block_bytes();
+  const auto per_page = static_cast<size_t>(pool_->runs_per_page()),
+             per_tile = static_cast<size_t>(kPanelsPerTile / geometry_.run);
   const size_t all = pages_.size() * per_page;
-  blocks_.resize((all + kPanelsPerTile - 1) / kPanelsPerTile * kPanelsPerTile);
+  runs_.resize(ceil_div(all, per_tile) * per_tile);
   for (size_t i = first_page * per_page; i < all; ++i)
-    blocks_[i] = pages_[i / per_page]->block + static_cast<int64_t>(i % per_page) * stride;
-  if (all > 0) std::fill(blocks_.begin() + static_cast<int64_t>(all), blocks_.end(), blocks_[all - 1]);
+    runs_[i] = pool_->run(*pages_[i / per_page], static_cast<int64_t>(i % per_page));
+  if (all > 0) std::fill(runs_.begin() + static_cast<int64_t>(all), runs_.end(), runs_[all - 1]);
 }
 
 void PagedKvCache::prepare(int64_t count) {
@@ -50,21 +49,21 @@ void PagedKvCache::prepare(int64_t count) {
       for (int64_t i = 0; i < size_ % keys;) {
         const KvSlots from = pool_->slots(*pages_[last], i, h), to = pool_->slots(*own, i, h);
         const int n = static_cast<int>(std::min<int64_t>({size_ % keys - i, from.count, to.count}));
-        copy_slots(geometry_, from.block, from.column, to.block, to.column, n);
+        copy_slots(geometry_, from.run, from.column, geometry_, to.run, to.column, n);
         i += n;
       }
   }
   try {
     pages_.reserve(wanted);
     while (pages_.size() < wanted) pages_.push_back(pool_->take(size));
-    set_blocks(before);
+    set_runs(before);
   } catch (...) {
     pages_.resize(before);
     throw;
   }
   if (own == nullptr) return;
   pages_[last] = std::move(own);
-  set_blocks(last);
+  set_runs(last);
 }
 
 KvSlots PagedKvCache::slots(int64_t position, int kv_head) noexcept {
@@ -76,7 +75,7 @@ void PagedKvCache::truncate(int64_t size) {
   require(size >= 0 && size <= size_, "[PagedKvCache::truncate] size {}, expected 0 to {}", size, size_);
   size_ = size;
   pages_.resize(static_cast<size_t>(ceil_div(size, pool_->page_keys())));
-  set_blocks(pages_.size());
+  set_runs(pages_.size());
   if (gathered_ != nullptr && gathered_->size() > size) gathered_->truncate(size);
 }
 
@@ -87,7 +86,7 @@ PagedKvCache PagedKvCache::fork(int64_t tokens) const {
   copy.pages_.reserve(pages);
   for (size_t i = 0; i < pages; ++i) copy.pages_.push_back(PagePool::share(pages_[i]));
   copy.size_ = tokens;
-  copy.set_blocks(0);
+  copy.set_runs(0);
   return copy;
 }
 
@@ -101,7 +100,7 @@ void PagedKvCache::gather() const {
       const KvSlots from = pool_->slots(*pages_[static_cast<size_t>(p / keys)], p % keys, h),
                     to = gathered_->slots(p, h);
       const int n = static_cast<int>(std::min<int64_t>({size_ - p, from.count, to.count}));
-      copy_slots(geometry_, from.block, from.column, to.block, to.column, n);
+      copy_slots(geometry_, from.run, from.column, gathered_->geometry(), to.run, to.column, n);
       p += n;
     }
 }
@@ -111,7 +110,7 @@ KvView PagedKvCache::view() const {
     gather();
     return gathered_->view();
   }
-  return view_in_order(blocks_.data());
+  return view_in_order(runs_.data());
 }
 
 }  // namespace regard

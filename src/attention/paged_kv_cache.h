@@ -45,12 +45,12 @@ class PagedKvCache final : public KvStore {
  private:
   bool gathers() const noexcept { return pool_->page_keys() < kernels::kPanelKeys; }
   void gather() const;
-  void set_blocks(size_t first_page);
+  void set_runs(size_t first_page);
 
   std::shared_ptr<PagePool> pool_;  // outlives the pages
   int64_t max_tokens_;
   std::vector<PagePool::Pointer> pages_;
-  std::vector<const std::byte*> blocks_;           // pages of 64 or more: four for each tile, the last one repeated
+  std::vector<const std::byte*> runs_;         // pages of 64 or more: of whole tiles, the last one repeated
   mutable std::unique_ptr<KvCache> gathered_;  // smaller pages: the tokens below its size
 };
 

@@ -7,18 +7,16 @@
 
 namespace regard {
 
-using kernels::kPanelKeys;
-using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
 RingKvCache::RingKvCache(RingKvCacheOptions options)
-    : KvStore(options.geometry), options_(std::move(options)), plan_(options_.mask, {}, 1, options_.num_q_heads) {
+    : KvStore(KvTile::whole(options.geometry)), options_(std::move(options)), plan_(options_.mask, {}, 1, options_.num_q_heads) {
   check_geometry("RingKvCache", geometry_);
   require(options_.capacity >= 1 && options_.capacity <= kMaxCacheTokens,
           "[RingKvCache] capacity is {} tokens, expected 1 to {}", options_.capacity, kMaxCacheTokens);
   require(options_.max_tokens >= 0, "[RingKvCache] max_tokens is {}, expected 0 or more", options_.max_tokens);
   tiles_.resize(static_cast<size_t>(ceil_div<int64_t>(options_.capacity, kTileKeys)));
-  blocks_.resize(2 * tiles_.size() * kPanelsPerTile);
+  runs_.resize(2 * tiles_.size());
 }
 
 int64_t RingKvCache::bytes() const noexcept {
@@ -27,9 +25,7 @@ int64_t RingKvCache::bytes() const noexcept {
 }
 
 void RingKvCache::set_tile(size_t index, KvTile::Pointer tile) noexcept {
-  for (size_t w = 0; w < kPanelsPerTile; ++w)
-    blocks_[index * kPanelsPerTile + w] = blocks_[(tiles_.size() + index) * kPanelsPerTile + w] =
-        tile->block(geometry_, static_cast<int64_t>(w), 0);
+  runs_[index] = runs_[tiles_.size() + index] = tile->run(geometry_, 0);
   tiles_[index] = std::move(tile);
 }
 
@@ -77,9 +73,7 @@ void RingKvCache::commit(int64_t count) noexcept {
 
 KvSlots RingKvCache::slots(int64_t position, int kv_head) noexcept {
   const int64_t slot = position % capacity();
-  const int column = static_cast<int>(slot % kPanelKeys);
-  KvTile& tile = *tiles_[static_cast<size_t>(slot / kTileKeys)];
-  return {tile.block(geometry_, slot % kTileKeys / kPanelKeys, kv_head), column, kPanelKeys - column};
+  return tiles_[static_cast<size_t>(slot / kTileKeys)]->slots(geometry_, slot, kv_head);
 }
 
 void RingKvCache::truncate(int64_t size) {
@@ -119,10 +113,9 @@ KvView RingKvCache::view() const noexcept {
   view.geometry = geometry_;
   view.begin = begin_;
   view.end = size_;
-  view.head_stride = geometry_.block_bytes();
   view.first_tile = begin_ / kTileKeys;
   view.num_tiles = begin_ == size_ ? 0 : ceil_div<int64_t>(size_, kTileKeys) - view.first_tile;
-  view.blocks = blocks_.data() + view.first_tile % static_cast<int64_t>(tiles_.size()) * kPanelsPerTile;
+  view.runs = runs_.data() + view.first_tile % static_cast<int64_t>(tiles_.size());
   return view;
 }
 

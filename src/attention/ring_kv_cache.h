@@ -59,8 +59,8 @@ class RingKvCache final : public KvStore {
   RingKvCacheOptions options_;
   MaskPlan plan_;
   std::vector<KvTile::Pointer> tiles_;  // of the ring; null until it is written
-  // Four for each tile, twice around, so that a stretch that wraps is one stretch.
-  std::vector<const std::byte*> blocks_;
+  // One for each tile, twice around, so that a stretch that wraps is one stretch.
+  std::vector<const std::byte*> runs_;
 };
 
 }  // namespace regard

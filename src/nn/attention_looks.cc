@@ -41,8 +41,7 @@ std::vector<float> decode_keys(const KvView& view) {
   float* to = keys.data();
   for (int h = 0; h < g.num_kv_heads; ++h)
     for (int64_t p = 0; p < view.end; ++p, to += g.head_dim) {
-      const auto panel = static_cast<int>(p % kernels::kTileKeys / kernels::kPanelKeys);
-      read_token(g, view.keys(p / kernels::kTileKeys - view.first_tile, panel, h), static_cast<int>(p % kernels::kPanelKeys), token.data());
+      read_token(g, view.run_of(p, h), view.column_of(p), token.data());
       decode_key(g, token.data(), to);
     }
   return keys;

@@ -125,8 +125,8 @@ TEST(PagedKvCache, AFreedPageKeepsNothingOfItsOwner) {
     for (int h = 0; h < 2; ++h) {
       const KvSlots first = cache.slots(0, h);
       for (int j = 1; j < first.count; ++j) {
-        const auto* keys = reinterpret_cast<const float*>(first.block);
-        const auto* values = reinterpret_cast<const float*>(first.block + g.values_at());
+        const auto* keys = reinterpret_cast<const float*>(first.run);
+        const auto* values = reinterpret_cast<const float*>(first.run + pool->geometry().value_at(0));
         EXPECT_TRUE(std::isnan(keys[first.column + j]));
         EXPECT_TRUE(std::isnan(values[(first.column + j) * 16]));
       }

@@ -4,18 +4,11 @@
 namespace {
 
 #include "kernels/generic/attention_store-inl.h"
+#include "kernels/generic/attention_ahead-inl.h"
 #include "kernels/generic/attention_scores-inl.h"
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
 #include "kernels/generic/attention_dropout-inl.h"
-
-// Fetching ahead pays from two multiply-adds per cache line on, or when the values are read in several passes over
-// their columns; else it only disturbs the hardware's own prefetch.
-template <class T, int R>
-REGARD_INLINE bool fetch_ahead(const AttentionTile& tile, int first) {
-  constexpr int kVectorsPerLine = static_cast<int>(sizeof(float) / sizeof(T));
-  return first == 0 && tile.next[0] != nullptr && (R * kVectorsPerLine >= 2 || tile.value_dim > kLanes * value_vectors<T, R>());
-}
 
 template <class T, int R>
 void micro_tile(const AttentionTile& tile, int first, FiniteValues<T>& finite_values, const AttentionState& state) {
@@ -41,6 +34,7 @@ void micro_tile(const AttentionTile& tile, int first, FiniteValues<T>& finite_va
       }
       maxima_of_all<R>(s, top);
     }
+    if (has_scales(kTypeOf<T>) && ahead) fetch_scales<T>(tile);
     softmax_of_all<R>(s, top, m, l);
   } else {
     const bool changed = tile.softcap != 0.0f || tile.bias != nullptr;

@@ -4,6 +4,7 @@
 namespace {
 
 #include "kernels/generic/attention_store-inl.h"
+#include "kernels/generic/attention_ahead-inl.h"
 #include "kernels/generic/attention_scores-inl.h"
 #include "kernels/generic/attention_softmax-inl.h"
 #include "kernels/generic/attention_values-inl.h"
@@ -259,7 +260,7 @@ REGARD_INLINE int pair_values_pass(const AttentionTile& tile, const uint32_t* p,
 template <int R>
 void pair_values(const AttentionTile& tile, const uint32_t* p, const SeenPairs<R>* seen, const FoldFactors& factors, float* o) {
   for (int v = 0; v < tile.value_dim / kLanes;)
-    v += pair_values_pass<R, value_vectors<float, R>()>(tile, p, v, seen, factors, o);
+    v += pair_values_pass<R, kValueVectors<float, R>>(tile, p, v, seen, factors, o);
 }
 
 // ---- a few rows against one tile

@@ -1,7 +1,5 @@
 // What a few rows see of a tile, and their scores. Part of attention-inl.h.
 
-// Registers, in whole vectors of 16 lanes, that the sums and one line of operands may fill.
-inline constexpr int kRegisters = kMicroRows * kMicroVecs + kMicroVecs;
 inline constexpr int kPanelVectors = kPanelKeys / kLanes;
 inline constexpr int kTileVectors = kTileKeys / kLanes;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -92,10 +90,6 @@ REGARD_INLINE void drop(const AttentionTile& tile, int first, Sight sight, Seen<
   join<R>(seen);
 }
 
-// How many vectors of keys R rows take at once.
-template <int R>
-inline constexpr int kScoreVectors = kRegisters / (R + 1) >= 4 ? 4 : kRegisters / (R + 1);
-
 // Maxima of a row's scores are taken while these are in registers. A NaN is ignored here and comes back as a weight.
 template <int R, int W>
 REGARD_INLINE void raise(F32* top, const Tile<R, W>& acc) {
@@ -135,17 +129,15 @@ void scores_of_all(const AttentionTile& tile, const float* q, float* s, F32* top
   for (int w = 0; w < kPanelsPerTile; ++w) score_panel<T, R>(tile, w, q, s, top);
 }
 
-// The same, fetching V of this tile meanwhile: as many bytes of it as are read of K, so the rest is left to the hardware
-// when values are longer than keys.
+// The same, fetching ahead.
 template <class T, int R>
 void scores_of_all_ahead(const AttentionTile& tile, const float* q, float* s, F32* top) {
   if constexpr (kScoreVectors<R> == 4) {
     for (int w = 0; w < kPanelsPerTile; ++w) {
       Tile<R, 4> acc;
       clear_tile<R, 4>(acc);
-      accumulate_ahead<static_cast<int>(sizeof(T))>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[w]),
-                                                    key_scales<T>(tile, w), 0, kPanelKeys, tile.head_dim,
-                                                    reinterpret_cast<uintptr_t>(tile.v[w]));
+      accumulate_ahead<sizeof(T)>(acc, q, tile.head_dim, static_cast<const T*>(tile.k[w]), key_scales<T>(tile, w), 0, kPanelKeys,
+                                  tile.head_dim, ahead_of_keys<T, R>(tile, w));
       scale_scores<T, R, 4>(acc, tile, w, 0);
       store_tile<R, 4>(acc, s + kPanelKeys * w, kTileKeys);
       raise<R, 4>(top, acc);

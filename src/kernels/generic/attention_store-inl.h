@@ -101,29 +101,6 @@ REGARD_INLINE void accumulate_stored(Tile<R, W>& acc, const float* x, int64_t ld
   }
 }
 
-// The same, asking for `Lines` cache lines of `ahead` at each step: decode is bound by memory and reads K and V in
-// turns, so while one is multiplied the other is fetched. The address may lie behind the block: it is only ever
-// prefetched.
-template <int Lines, class T, class S, int R, int W>
-REGARD_INLINE void accumulate_ahead(Tile<R, W>& acc, const float* x, int64_t ldx, const T* b, const S& scales, int v,
-                                    int64_t ldb, int n, uintptr_t ahead) {
-  for (int k = 0; k < n; ++k, b += ldb) {
-    F32 columns[W];
-    REGARD_UNROLL
-    for (int w = 0; w < W; ++w) columns[w] = scaled(stored(b, v + w), scales, k, v + w);
-    REGARD_UNROLL
-    for (int i = 0; i < Lines; ++i)
-      prefetch<Fetch::kL2>(
-          reinterpret_cast<const void*>(ahead + 64 * (static_cast<uintptr_t>(k) * Lines + static_cast<uintptr_t>(i))));
-    REGARD_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const F32 row = splat(x[r * ldx + k]);
-      REGARD_UNROLL
-      for (int w = 0; w < W; ++w) acc[r][w] = fma(row, columns[w], acc[r][w]);
-    }
-  }
-}
-
 // Scores of codes become scores of keys: of the vectors v ... v + W - 1 of a panel.
 template <class T, int R, int W>
 REGARD_INLINE void scale_scores(Tile<R, W>& acc, const AttentionTile& tile, int panel, int v) {

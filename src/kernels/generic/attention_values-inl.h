@@ -149,13 +149,6 @@ struct FoldFactors {
   alignas(64) float tile[kLanes];
 };
 
-// How many vectors of columns R rows take at once: as many as the registers allow, so that few rows read a value once.
-// Of numbers that are stored in pairs of vectors whole pairs, so that only a single vector may begin inside a pair.
-template <class T, int R>
-constexpr int value_vectors() {
-  constexpr int kMost = kRegisters / (R + 1) >= 8 ? 8 : kScoreVectors<R>;
-  return kTypeOf<T> == DType::kBF16 && kMost > 1 ? kMost / 2 * 2 : kMost;
-}
 // Lets the compiler know it.
 template <class T, int C>
 REGARD_INLINE int first_of_pair(int v) {
@@ -175,18 +168,17 @@ REGARD_NOINLINE void values_of_all(const AttentionTile& tile, const float* p, in
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
-// The same, fetching the next tile's keys meanwhile: of each panel, the share that these columns are of all columns.
+// The same, fetching ahead.
 template <class T, int R, int C>
 REGARD_NOINLINE void values_of_all_ahead(const AttentionTile& tile, const float* p, int v, const FoldFactors& factors,
                                          float* o) {
-  constexpr int kBytes = static_cast<int>(sizeof(T)), kLines = C * kBytes / 4;
+  constexpr int kLines = (C * static_cast<int>(sizeof(T)) + 3) / 4;
   Tile<R, C> acc;
   clear_tile<R, C>(acc);
   for (int w = 0; w < kPanelsPerTile; ++w)
-    accumulate_ahead<kLines>(
-        acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), value_scales<T>(tile, w),
-        first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys,
-        reinterpret_cast<uintptr_t>(tile.next[w]) + static_cast<uintptr_t>(kLanes * v * kPanelKeys * kBytes));
+    accumulate_ahead<kLines>(acc, p + kPanelKeys * w, kTileKeys, static_cast<const T*>(tile.v[w]), value_scales<T>(tile, w),
+                             first_of_pair<T, C>(v), stored_dim(kTypeOf<T>, tile.value_dim), kPanelKeys,
+                             ahead_of_values<T, R>(tile, w));
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
 }
 
@@ -197,6 +189,43 @@ REGARD_NOINLINE void values_of_some(const AttentionTile& tile, const float* p, i
   clear_tile<R, C>(acc);
   accumulate_seen<T, R, C>(acc, p, tile, first_of_pair<T, C>(v), seen, finite);
   fold_values<R, C>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
+}
+
+// The same for values that need several passes: all columns of some rows, then of the next, with the sums in memory between.
+template <class T, int R, int C>
+REGARD_NOINLINE void values_of_rows(const AttentionTile& tile, const float* p, int64_t row, int64_t n, int v, float* sums) {
+  constexpr int kLines = (C * static_cast<int>(sizeof(T)) + 3) / 4;
+  const int panel = static_cast<int>(row / kPanelKeys);
+  const int64_t ldv = stored_dim(kTypeOf<T>, tile.value_dim), in_panel = row % kPanelKeys;
+  Tile<R, C> acc;
+  REGARD_UNROLL
+  for (int r = 0; r < R; ++r) {
+    REGARD_UNROLL
+    for (int c = 0; c < C; ++c) acc[r][c] = row == 0 ? zero() : load(sums + r * tile.value_dim + kLanes * (v + c));
+  }
+  accumulate_ahead<kLines>(acc, p + row, kTileKeys, static_cast<const T*>(tile.v[panel]) + in_panel * ldv,
+                           from_row(value_scales<T>(tile, panel), in_panel), first_of_pair<T, C>(v), ldv, n,
+                           ahead_of_pass<T, R, kLines>(tile, row, n, v));
+  store_tile<R, C>(acc, sums + kLanes * v, tile.value_dim);
+}
+template <class T, int R, int C>
+REGARD_INLINE int rows_pass(const AttentionTile& tile, const float* p, int64_t row, int64_t n, int v, float* sums) {
+  if constexpr (C > 1)
+    if (tile.value_dim / kLanes - v < C) return rows_pass < T, R, C == 8 ? 4 : C - 1 > (tile, p, row, n, v, sums);
+  values_of_rows<T, R, C>(tile, p, row, n, v, sums);
+  return C;
+}
+template <class T, int R>
+REGARD_NOINLINE void values_by_rows(const AttentionTile& tile, const float* p, const FoldFactors& factors, float* o) {
+  alignas(64) float sums[R * kMaxHeadDim];
+  const int64_t n = rows_at_once<T>(tile);
+  for (int64_t row = 0; row < kTileKeys; row += n)
+    for (int v = 0; v < tile.value_dim / kLanes;) v += rows_pass<T, R, kValueVectors<T, R>>(tile, p, row, n, v, sums);
+  for (int v = 0; v < tile.value_dim / kLanes; ++v) {
+    Tile<R, 1> acc;
+    for (int r = 0; r < R; ++r) acc[r][0] = load(sums + r * tile.value_dim + kLanes * v);
+    fold_values<R, 1>(o + kLanes * v, tile.value_dim, factors.old, factors.tile, acc);
+  }
 }
 
 enum class Way { kAll, kAllAhead, kSome };
@@ -221,6 +250,8 @@ REGARD_INLINE int values_pass(const AttentionTile& tile, const float* p, int v, 
 template <Way W, class T, int R>
 void values(const AttentionTile& tile, const float* p, const Seen<R>& seen, unsigned finite, const FoldFactors& factors,
             float* o) {
+  if constexpr (W == Way::kAllAhead)
+    if (value_passes<T, R>(tile) > 1) return values_by_rows<T, R>(tile, p, factors, o);
   for (int v = 0; v < tile.value_dim / kLanes;)
-    v += values_pass<W, T, R, value_vectors<T, R>()>(tile, p, v, seen, finite, factors, o);
+    v += values_pass<W, T, R, kValueVectors<T, R>>(tile, p, v, seen, finite, factors, o);
 }
