@@ -23,6 +23,8 @@ namespace {
 // Up to this many rows the keys and values come from memory faster than they are used up, so a block's tiles are shared
 // out over the threads; more rows make blocks enough.
 constexpr int64_t kFewRows = 24;
+// Blocks of fewer rows than this read the keys too often.
+constexpr int64_t kLeastEvenRows = 48;
 // Items for each thread that even out what one of them takes longer.
 constexpr int64_t kItemsPerThread = 4;
 
@@ -126,10 +128,11 @@ class AttentionCall {
           }
           continue;
         }
-        for (int64_t r = 0; r < rows; r += block_rows) {
+        const int64_t cuts = even_blocks(rows, block_rows);
+        for (int64_t r = 0, c = 1; r < rows; r += item.rows, ++c) {
           item.first_row = r;
-          item.rows = static_cast<int32_t>(std::min(block_rows, rows - r));
-          const TileRange tiles = tile_range(s, shape_, mask_, h, r, item.rows);
+          item.rows = static_cast<int32_t>(std::min(rows, cuts == 0 ? r + block_rows : cut(rows, cuts, c)) - r);
+          const TileRange tiles = tile_range(s, shape_, mask_, h, item.first_row, item.rows);
           item.tile_begin = tiles.begin;
           item.tile_end = tiles.end;
           item.cost = (tiles.end - tiles.begin + 1) * item.rows;
@@ -141,6 +144,21 @@ class AttentionCall {
     workspace_.first_part_.push_back(parts);
     prepare_parts(parts);
     order(even);
+  }
+
+  // How many blocks of a head's rows, each of at most `block_rows`, let every thread have as many. 0: that would make them
+  // small, or there is no need.
+  int64_t even_blocks(int64_t rows, int64_t block_rows) const noexcept {
+    const int64_t fewest = (rows + block_rows - 1) / block_rows, threads = pool_.size(), heads = shape_.num_kv_heads;
+    if (threads == 1 || fewest * heads < threads) return 0;
+    int64_t even = fewest;
+    while (even * heads % threads != 0) ++even;
+    return rows / even >= kLeastEvenRows ? even : 0;
+  }
+  // Where the first `c` of `cuts` blocks end: all have the same number of rows, but for one round of the registers.
+  static int64_t cut(int64_t rows, int64_t cuts, int64_t c) noexcept {
+    constexpr int64_t kRound = kernels::kMaxMicroRows;
+    return (rows + kRound - 1) / kRound * c / cuts * kRound;
   }
 
   // Heavy items first, dealt out in turn, so that each thread's stretch ends with light ones. Shared tiles stay in

@@ -63,6 +63,16 @@ struct Scratch {
   }
 };
 
+// How far each row lies behind the one before it, at least `least`: nothing when they do not lie so, or one is missing.
+std::optional<int64_t> stride_of(const float* const* rows, int count, int64_t least) noexcept {
+  const auto at = [&](int r) { return reinterpret_cast<intptr_t>(rows[r]); };
+  const intptr_t bytes = count > 1 ? at(1) - at(0) : static_cast<intptr_t>(sizeof(float)) * least;
+  for (int r = 0; r < count; ++r)
+    if (rows[r] == nullptr || at(r) != at(0) + r * bytes) return std::nullopt;
+  constexpr intptr_t kBytes = sizeof(float);
+  return bytes % kBytes == 0 && bytes / kBytes >= least ? std::optional<int64_t>(bytes / kBytes) : std::nullopt;
+}
+
 // A block of keys, its gradients and the rows that pass should stay in the second-level cache together. With few heads
 // smaller blocks keep several threads busy. No result depends on it.
 // (But the gradients of score terms are added up block by block: those blocks must not depend on the threads.)
@@ -227,9 +237,11 @@ class BackwardCall {
     kernels::BackwardBlock block{};
     if (sight != BlockSight::kNothing) {
       at.seen = sight == BlockSight::kSome ? scratch.seen : nullptr;
-      load_rows(i, scratch);
+      const Rows dout = load_rows(i, scratch);
+      float* dq[kMaxBlockRows];
       block = {.q = scratch.q,
-               .dout = scratch.dout,
+               .dout = dout.data,
+               .dout_stride = dout.stride,
                .rows = rows.rows,
                .panels = panels_,
                .head_dim = shape_.head_dim,
@@ -245,6 +257,7 @@ class BackwardCall {
                .bias = terms_ ? terms_->lower(at, rows_, keys, scratch.terms) : nullptr,
                .keep = terms_ ? terms_->keep(at, rows_, scratch.terms) : nullptr,
                .keep_scale = terms_ ? terms_->keep_scale() : 1.0f,
+               .dq = tensors_.dq.data == nullptr ? nullptr : rows_of_dq(rows, dq),
                .p = scratch.p,
                .ds = scratch.ds,
                .db = shape_.softcap == 0 ? nullptr : scratch.terms.db};
@@ -257,6 +270,11 @@ class BackwardCall {
     }
     take_turn(item, at, sight == BlockSight::kNothing ? nullptr : &block, scratch);
     return sight != BlockSight::kNothing;
+  }
+
+  float** rows_of_dq(const BackwardRowBlock& rows, float** dq) const noexcept {
+    for (int r = 0; r < rows.rows; ++r) dq[r] = rows_.row_of(tensors_.dq, rows, r);
+    return dq;
   }
 
   // Without a soft-cap the gradients of scores and biases are the same.
@@ -275,7 +293,7 @@ class BackwardCall {
     if (tensors_.dq.data != nullptr) {
       const BackwardRowBlock& rows = rows_.block(at.row_block);
       float* dq[kMaxBlockRows];
-      for (int r = 0; r < rows.rows; ++r) dq[r] = rows_.row_of(tensors_.dq, rows, r);
+      rows_of_dq(rows, dq);
       if (block != nullptr) kernel_.add_queries(*block, dq);
       if (block != nullptr && relative_ != nullptr)
         terms_->add_queries_in_turn(at, rows_, bias_gradients(scratch), scratch.terms);
@@ -299,7 +317,14 @@ class BackwardCall {
     return true;
   }
 
-  void load_rows(int64_t i, const Scratch& scratch) const noexcept {
+  struct Rows {
+    const float* data;
+    int64_t stride;
+  };
+
+  // Scales and copies the queries. Gradients of outputs are read where they are when that is possible: whole vectors, each
+  // row as far behind the other, and none that must not be read.
+  Rows load_rows(int64_t i, const Scratch& scratch) const noexcept {
     const BackwardRowBlock& rows = rows_.block(i);
     const float* q[kMaxBlockRows];
     const float* dout[kMaxBlockRows];
@@ -309,8 +334,11 @@ class BackwardCall {
       dout[r] = read ? rows_.row_of(tensors_.dout, rows, r) : nullptr;
     }
     kernel_.load_rows(q, rows.rows, shape_.head_dim, factor_, scratch.q);
-    kernel_.load_rows(dout, rows.rows, shape_.value_dim, 1.0f, scratch.dout);
     if (relative_ != nullptr) relative_->load(rows_, i, tensors_.q, factor_, scratch.q, scratch.terms.relative);
+    const int64_t padded = kernels::padded_dim(shape_.value_dim);
+    if (const auto stride = stride_of(dout, rows.rows, padded); padded == shape_.value_dim && stride) return {dout[0], *stride};
+    kernel_.load_rows(dout, rows.rows, shape_.value_dim, 1.0f, scratch.dout);
+    return {scratch.dout, padded};
   }
 
   void finish_keys(const KeyItem& item, const BackwardKeys& keys, const KeyBlock& block,

@@ -22,7 +22,8 @@ inline constexpr int kWeightStride = kTileKeys + kLanes;
 
 struct BackwardBlock {
   const float* q;     ///< [rows][padded_dim(head_dim)], multiplied by scale * log2(e), then zeros
-  const float* dout;  ///< [rows][padded_dim(value_dim)], then zeros
+  const float* dout;  ///< [rows] of padded_dim(value_dim), a number and then zeros, dout_stride apart
+  int64_t dout_stride;
   int rows;           ///< 1 .. kMaxBlockRows
   int panels;         ///< 1 .. kPanelsPerTile: the block has 64 * panels keys
   int head_dim;       ///< 1 .. kMaxHeadDim
@@ -46,6 +47,9 @@ struct BackwardBlock {
   /// keep_scale, with which dv is to be finished. Null: all are kept.
   const uint64_t (*keep)[kPanelsPerTile];
   float keep_scale;
+
+  /// Where the rows' gradients lie, fetched by weights() for add_queries(); null: they are not.
+  float* const* dq;
 
   float* p;   ///< [rows][kWeightStride]: written by weights(), read by the others; unseen pairs hold anything
   float* ds;  ///< likewise

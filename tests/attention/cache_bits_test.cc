@@ -108,7 +108,7 @@ TEST(Promise4, ForkedAndReorderedPagesGiveTheSameBits) {
   ThreadPool pool(2);
   const MaskPlan plan(mask, {}, 1, 2);
   AttentionWorkspace workspace;
-  for (int64_t page_keys : {1, 16, 64, 128}) {
+  for (int64_t page_keys : {1, 16, 64, 128, 256}) {
     // Problem b holds what beam slot b appends; histories say which row came from which.
     std::vector<Problem> sources;
     for (int b = 0; b < 3; ++b) {

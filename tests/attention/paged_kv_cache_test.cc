@@ -51,7 +51,7 @@ TEST(PagedKvCache, PagesStandInAnyOrder) {
 TEST(PagedKvCache, TruncateGivesPagesBackAndAppendOverwrites) {
   const KvGeometry g = geometry(2, 24, 8);
   const Tokens a(1, 600, g), b(2, 600, g);
-  for (int64_t page_keys : {1, 16, 64, 128})
+  for (int64_t page_keys : {1, 16, 64, 128, 256})
     for (int keep : {0, 1, 63, 64, 65, 127, 128, 256, 599}) {
       const auto pool = pool_of(g, page_keys);
       PagedKvCache cache(pool);
@@ -68,7 +68,7 @@ TEST(PagedKvCache, TruncateGivesPagesBackAndAppendOverwrites) {
 TEST(PagedKvCache, ForksShareAllPagesAndCopyTheLastOneOnly) {
   const KvGeometry g = geometry(2, 24, 8);
   const Tokens a(1, 900, g), b(2, 900, g);
-  for (int64_t page_keys : {1, 16, 64, 128})
+  for (int64_t page_keys : {1, 16, 64, 128, 256})
     for (int at : {0, 1, 100, 128, 255, 256, 257, 600}) {
       const auto pool = pool_of(g, page_keys, 4000);
       PagedKvCache origin(pool);

@@ -141,6 +141,7 @@ Gradients by_kernel(const Problem& p, int block_rows, int panels) {
       };
       const BackwardBlock block{.q = q.data(),
                                 .dout = dout.data(),
+                                .dout_stride = padded_dim(p.dv),
                                 .rows = rows,
                                 .panels = panels,
                                 .head_dim = p.d,
@@ -156,6 +157,7 @@ Gradients by_kernel(const Problem& p, int block_rows, int panels) {
                                 .bias = bias_rows.data(),
                                 .keep = p.keep_scale == 1 ? nullptr : words(keep),
                                 .keep_scale = static_cast<float>(p.keep_scale),
+                                .dq = nullptr,
                                 .p = weights.data(),
                                 .ds = ds.data(),
                                 .db = db.data()};

@@ -107,8 +107,10 @@ void weights_of_row(const BackwardBlock& block, int r, int at, int vectors) {
   }
 }
 
-// R rows against the 64 keys of panel w; only the vectors between the first and the last key that some row sees.
-template <int R>
+// R rows against the 64 keys of panel w: their products with the keys, or with the values, and then p and ds; only the
+// vectors between the first and the last key that some row sees.
+enum class Products { kKeys, kValues };
+template <Products What, int R>
 void weights_of_panel(const BackwardBlock& block, int first, int w) {
   int from = 0, to = kPanelKeys / kLanes - 1;
   if (block.seen != nullptr) {
@@ -118,26 +120,40 @@ void weights_of_panel(const BackwardBlock& block, int first, int w) {
     from = std::countr_zero(any) / kLanes;
     to = (63 - std::countl_zero(any)) / kLanes;
   }
-  const int64_t ldq = padded_dim(block.head_dim), ldo = padded_dim(block.value_dim);
-  const int64_t panel = static_cast<int64_t>(w) * kPanelKeys;
-  float* p = block.p + static_cast<int64_t>(first) * kWeightStride + panel;
-  float* ds = block.ds + static_cast<int64_t>(first) * kWeightStride + panel;
-  panel_products<R>(block.q + first * ldq, ldq, block.head_dim, block.k + panel * block.head_dim, from, to, p);
-  panel_products<R>(block.dout + first * ldo, ldo, block.value_dim, block.v + panel * block.value_dim, from, to, ds);
-  for (int r = 0; r < R; ++r) weights_of_row(block, first + r, kPanelKeys / kLanes * w + from, to - from + 1);
+  const int64_t panel = static_cast<int64_t>(w) * kPanelKeys, at = static_cast<int64_t>(first) * kWeightStride + panel;
+  if constexpr (What == Products::kKeys) {
+    const int64_t ldq = padded_dim(block.head_dim);
+    panel_products<R>(block.q + first * ldq, ldq, block.head_dim, block.k + panel * block.head_dim, from, to, block.p + at);
+  } else {
+    const int64_t ldo = block.dout_stride;
+    panel_products<R>(block.dout + first * ldo, ldo, block.value_dim, block.v + panel * block.value_dim, from, to, block.ds + at);
+    for (int r = 0; r < R; ++r) weights_of_row(block, first + r, kPanelKeys / kLanes * w + from, to - from + 1);
+  }
 }
 
-template <int R>
+template <Products What, int R>
 REGARD_INLINE void weights_of_rows(const BackwardBlock& block, int first, int w) {
   if constexpr (R > 1)
-    if (block.rows - first < R) return weights_of_rows<R - 1>(block, first, w);
-  weights_of_panel<R>(block, first, w);
+    if (block.rows - first < R) return weights_of_rows<What, R - 1>(block, first, w);
+  weights_of_panel<What, R>(block, first, w);
 }
 
-// Panels outside: one of K and one of V stay in the first-level cache while the rows pass.
+// Asks for a share of some rows' gradients, whose turn comes after a block's other products: long sequences keep them far away.
+REGARD_INLINE void fetch_queries(const BackwardBlock& block, int first, int share) {
+  const int end = first + kMicroRows < block.rows ? first + kMicroRows : block.rows;
+  for (int r = first; r < end; ++r)
+    for (int c = kLanes * share; c < block.head_dim; c += kLanes * block.panels) prefetch<Fetch::kL2>(block.dq[r] + c);
+}
+
+// Panels outside: one of K, then one of V stays in the first-level cache while the rows pass.
 void backward_weights(const BackwardBlock& block) noexcept {
-  for (int w = 0; w < block.panels; ++w)
-    for (int r = 0; r < block.rows; r += kMicroRows) weights_of_rows<kMicroRows>(block, r, w);
+  for (int w = 0; w < block.panels; ++w) {
+    for (int r = 0; r < block.rows; r += kMicroRows) {
+      if (block.dq != nullptr) fetch_queries(block, r, w);
+      weights_of_rows<Products::kKeys, kMicroRows>(block, r, w);
+    }
+    for (int r = 0; r < block.rows; r += kMicroRows) weights_of_rows<Products::kValues, kMicroRows>(block, r, w);
+  }
 }
 
 // ---- dk and dv: products with the weights turned round
@@ -197,9 +213,9 @@ struct Pairs {
 
 // A group of kMicroRows keys by C vectors of columns, summed in registers over all rows.
 template <int C>
-REGARD_INLINE void add_vectors(const Pairs& pairs, const float* a, const float* b, int64_t ldb, float* sums) {
+REGARD_INLINE void add_vectors(const Pairs& pairs, const float* a, const float* b, int64_t ldb, float* sums, int64_t stride) {
   Tile<kMicroRows, C> acc;
-  load_tile<kMicroRows, C>(acc, sums, ldb);
+  load_tile<kMicroRows, C>(acc, sums, stride);
   a += static_cast<int64_t>(pairs.from) * kWeightStride;
   b += pairs.from * ldb;
   const int rows = pairs.to - pairs.from;
@@ -207,19 +223,20 @@ REGARD_INLINE void add_vectors(const Pairs& pairs, const float* a, const float* 
     accumulate_turned<C>(acc, a, b, ldb, rows);
   else
     accumulate_turned_some<C>(acc, a, b, ldb, rows, pairs.of + pairs.from);
-  store_tile<kMicroRows, C>(acc, sums, ldb);
+  store_tile<kMicroRows, C>(acc, sums, stride);
 }
 template <int C>
-REGARD_INLINE int add_at_most(int vectors, const Pairs& pairs, const float* a, const float* b, int64_t ldb,
-                              float* sums) {
+REGARD_INLINE int add_at_most(int vectors, const Pairs& pairs, const float* a, const float* b, int64_t ldb, float* sums,
+                              int64_t stride) {
   if constexpr (C > 1)
-    if (vectors < C) return add_at_most<C - 1>(vectors, pairs, a, b, ldb, sums);
-  add_vectors<C>(pairs, a, b, ldb, sums);
+    if (vectors < C) return add_at_most<C - 1>(vectors, pairs, a, b, ldb, sums, stride);
+  add_vectors<C>(pairs, a, b, ldb, sums, stride);
   return C;
 }
-void add_group(const Pairs& pairs, const float* a, const float* b, int padded, float* sums) {
+// sums[j][c] += a[i][j] * b[i][c] over the rows i, for the keys j of a group.
+void add_group(const Pairs& pairs, const float* a, const float* b, int64_t ldb, int padded, float* sums) {
   for (int c = 0; c < padded;)
-    c += kLanes * add_at_most<kMicroVecs>((padded - c) / kLanes, pairs, a, b + c, padded, sums + c);
+    c += kLanes * add_at_most<kMicroVecs>((padded - c) / kLanes, pairs, a, b + c, ldb, sums + c, padded);
 }
 
 // The keys of a block need not be a multiple of the group: the last groups are then moved back and leave out the keys
@@ -248,9 +265,9 @@ void backward_add_keys(const BackwardBlock& block, float* dk, float* dv) noexcep
     // One product after the other, so that only one of dout and q is wanted in the first-level cache at a time.
     const Pairs all{0, block.rows, nullptr};
     for (int j = 0; j < whole && dv != nullptr; j += kMicroRows)
-      add_group(all, block.p + j, block.dout, value_dim, dv + static_cast<int64_t>(j) * value_dim);
+      add_group(all, block.p + j, block.dout, block.dout_stride, value_dim, dv + static_cast<int64_t>(j) * value_dim);
     for (int j = 0; j < whole && dk != nullptr; j += kMicroRows)
-      add_group(all, block.ds + j, block.q, dim, dk + static_cast<int64_t>(j) * dim);
+      add_group(all, block.ds + j, block.q, dim, dim, dk + static_cast<int64_t>(j) * dim);
   }
   uint8_t of[kMaxBlockRows];
   for (int j = block.seen == nullptr ? whole : 0; j < keys; j += kMicroRows) {
@@ -258,8 +275,8 @@ void backward_add_keys(const BackwardBlock& block, float* dk, float* dv) noexcep
     const Pairs pairs = pairs_of_group(block, key, kWholeGroup & (kWholeGroup << (j - key)), of);
     if (pairs.from >= pairs.to) continue;
     if (dv != nullptr)
-      add_group(pairs, block.p + key, block.dout, value_dim, dv + static_cast<int64_t>(key) * value_dim);
-    if (dk != nullptr) add_group(pairs, block.ds + key, block.q, dim, dk + static_cast<int64_t>(key) * dim);
+      add_group(pairs, block.p + key, block.dout, block.dout_stride, value_dim, dv + static_cast<int64_t>(key) * value_dim);
+    if (dk != nullptr) add_group(pairs, block.ds + key, block.q, dim, dim, dk + static_cast<int64_t>(key) * dim);
   }
 }
 
