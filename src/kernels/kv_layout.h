@@ -3,7 +3,8 @@
 //
 //   [keys: head_dim rows of 64]  [values: 64 rows of stored_dim]  [scales of the keys]  [scales of the values]
 //
-// Numbers are f32, f16 or bf16, or codes of a byte with a scale (f32): number = code * scale. The scales are there for codes
+// Where several blocks lie together, the keys of all come first, and so on (attention/kv_view.h); kernels are told where each
+// part is. Numbers are f32, f16 or bf16, or codes of a byte with a scale (f32): number = code * scale. The scales are there for codes
 // only. A token's key has one, or one for each block of its numbers, and its value likewise: [blocks][64] of the keys, [64]
 // [blocks] of the values. In rows of bf16 number c and number c + 16 of 32 share a dword, the first in its low half,
 // so that one load, one shift and one `and` give two vectors.

@@ -3,13 +3,14 @@
 // tile's panels; where a cache lays these one behind the other, that is one stream. Part of attention-inl.h.
 
 // How many vectors of keys, and of a value's columns, R rows take at once: as many as the registers allow, so that few rows
-// read a number once. Registers, in whole vectors of 16 lanes, hold the sums and one line of operands. Of numbers that are
-// stored in pairs of vectors whole pairs, so that only a single vector may begin inside a pair.
+// read a number once. Registers, in whole vectors of 16 lanes, hold the sums and one line of operands; three rows by eight
+// vectors fill all that there are. Of numbers that are stored in pairs of vectors whole pairs, so that only a single vector
+// may begin inside a pair.
 inline constexpr int kRegisters = kMicroRows * kMicroVecs + kMicroVecs;
 template <int R>
 inline constexpr int kScoreVectors = kRegisters / (R + 1) >= 4 ? 4 : kRegisters / (R + 1);
 template <class T, int R>
-inline constexpr int kValueVectors = kRegisters / (R + 1) >= 7                                    ? 8
+inline constexpr int kValueVectors = kRegisters / (R + 1) >= 7                            ? 8
                                      : kTypeOf<T> == DType::kBF16 && kScoreVectors<R> > 1 ? kScoreVectors<R> / 2 * 2
                                                                                           : kScoreVectors<R>;
 
@@ -53,8 +54,8 @@ REGARD_INLINE Ahead straight(const AttentionTile& tile, int64_t part, int64_t by
   return {address, address, stride, 0};
 }
 
-// Values that are passed over several times are, so many rows at once: about 16 KiB, which stay near while the columns take
-// their turns. Meanwhile the next as many rows come, each pass fetching its share of them.
+// Values that need several passes are passed over so many rows at a time: about 16 KiB, which stay near while the columns
+// take their turns. Meanwhile the next rows come, each pass fetching its share of them.
 template <class T>
 REGARD_INLINE int64_t rows_at_once(const AttentionTile& tile) {
   const int64_t stride = stored_dim(kTypeOf<T>, tile.value_dim) * static_cast<int64_t>(sizeof(T));
