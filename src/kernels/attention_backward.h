@@ -22,7 +22,7 @@ inline constexpr int kWeightStride = kTileKeys + kLanes;
 
 struct BackwardBlock {
   const float* q;     ///< [rows][padded_dim(head_dim)], multiplied by scale * log2(e), then zeros
-  const float* dout;  ///< [rows] of padded_dim(value_dim), a number and then zeros, dout_stride apart
+  const float* dout;  ///< [rows][value_dim], then zeros up to padded_dim(value_dim); rows are dout_stride floats apart
   int64_t dout_stride;
   int rows;           ///< 1 .. kMaxBlockRows
   int panels;         ///< 1 .. kPanelsPerTile: the block has 64 * panels keys
