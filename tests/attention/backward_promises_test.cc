@@ -295,6 +295,36 @@ TEST(BackwardPromises, StridesAndMissingGradients) {
 }
 
 // 2,048 x 65,536 weights would take 512 MiB.
+// Gradients of outputs are read where they lie when they are whole vectors: in [batch, seq, heads, dim], with gaps of NaN
+// behind each head's row.
+TEST(BackwardPromises, OutputGradientsLieAnywhere) {
+  for (const int64_t dv : {16, 64, 24})
+    for (const int64_t group : {1, 2}) {
+      Problem p;
+      p.batch = 2, p.num_kv_heads = 2, p.num_q_heads = 2 * group, p.q_len = p.kv_len = 300, p.d = 32, p.dv = dv;
+      p.fill(30);
+      for (const char* text : {"full", "causal", "causal & ~prefix(40)"}) {
+        const Mask mask = Mask::parse(text);
+        const Upstream up(run(p, mask), 5);
+        const Gradients want = run_backward(p, up, mask);
+        const int64_t step = dv + 5;
+        std::vector<float> apart(static_cast<size_t>(p.batch * p.q_len * p.num_q_heads * step), NAN);
+        TensorView<const float> view = like_out(p, up.dout);
+        view.strides = {p.q_len * p.num_q_heads * step, step, p.num_q_heads * step, 1};
+        for (int64_t b = 0; b < p.batch; ++b)
+          for (int64_t h = 0; h < p.num_q_heads; ++h)
+            for (int64_t i = 0; i < p.q_len; ++i)
+              std::copy_n(up.dout.data() + ((b * p.num_q_heads + h) * p.q_len + i) * dv, dv,
+                          apart.data() + b * view.strides[0] + h * view.strides[1] + i * view.strides[2]);
+        view.data = apart.data();
+        Gradients got(p);
+        attend_backward(q_view(p), k_view(p), v_view(p), like_out(p, up.forward.out), like_lse(p, up.forward.lse), view,
+                        like_lse(p, up.dlse), mask, options_of(p), dq_view(p, got), dk_view(p, got), dv_view(p, got));
+        ASSERT_EQ(got, want) << text << " value_dim " << dv << " group " << group;
+      }
+    }
+}
+
 TEST(BackwardPromises, MemoryGrowsWithTheLengthAlone) {
   Problem p;
   p.q_len = 2048, p.kv_len = 65536, p.d = 4, p.dv = 4, p.q_begin = 65536 - 2048;
