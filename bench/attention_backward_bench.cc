@@ -90,14 +90,14 @@ struct Problem {
         error = std::max(error, std::fabs(got[i] - want[i]));
       }
     };
-    const auto rows = [this](const std::vector<float>& x) {
+    const auto rows_of = [this](const std::vector<float>& x) {
       return [&x, this](int64_t j, int64_t i) { return x[static_cast<size_t>(j * d + i)]; };
     };
     for (int64_t row = 0; row < n; row += step) {
       kernels::reference::attention_backward_row<double>(
           [&](int64_t i) { return q[static_cast<size_t>(row * d + i)]; },
-          [&](int64_t c) { return dout[static_cast<size_t>(row * d + c)]; }, 0.0, d, d, 0, n, shape.scale, 0.0, rows(k),
-          rows(v), [&](int64_t j) { return mask.allowed(0, 0, row, j); }, scratch.data(), wide_dq.data(),
+          [&](int64_t c) { return dout[static_cast<size_t>(row * d + c)]; }, 0.0, d, d, 0, n, shape.scale, 0.0, rows_of(k),
+          rows_of(v), [&](int64_t j) { return mask.allowed(0, 0, row, j); }, scratch.data(), wide_dq.data(),
           [&](int64_t j) { return wide_dk.data() + j * d; }, [&](int64_t j) { return wide_dv.data() + j * d; });
       compare(dq.data() + row * d, wide_dq.data(), d);
     }

@@ -110,7 +110,7 @@ struct Problem {
 void print_forward() {
   fmt::print("\nForward, one head, one thread: GF/s of visible pairs (share of the FMA peak), causal speed-up\n");
   for (int d : {64, 128})
-    for (int64_t n : {1024, 2048, 4096, 8192}) {
+    for (int64_t n : {1024, 2048, 4096, 8192, 16384}) {
       Problem full(d, n, n, 1, "full"), causal(d, n, n, 1, "causal");
       full.verify();
       causal.verify();

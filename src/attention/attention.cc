@@ -15,6 +15,7 @@ namespace regard {
 using kernels::AttentionState;
 using kernels::AttentionTile;
 using kernels::kLanes;
+using kernels::kBlockRows;
 using kernels::kMaxBlockRows;
 using kernels::kPanelsPerTile;
 
@@ -25,6 +26,10 @@ namespace {
 constexpr int64_t kFewRows = 24;
 // Blocks of fewer rows than this read the keys too often.
 constexpr int64_t kLeastEvenRows = 48;
+// A head's keys and values of so many bytes come from memory, or crowd the last cache, for each block of rows. Larger blocks
+// then read them less often, as long as the rows themselves leave the second-level cache to the tiles.
+constexpr int64_t kLongBytes = int64_t{4} << 20;
+constexpr int64_t kLongDims = 256;
 // Items for each thread that even out what one of them takes longer.
 constexpr int64_t kItemsPerThread = 4;
 
@@ -35,7 +40,7 @@ struct Bf16Scratch {
 
   static Bf16Scratch carve(Carver& carver, int head_dim) {
     Bf16Scratch s;
-    s.q = carver.take<uint32_t>(size_t{kMaxBlockRows} * static_cast<size_t>(kernels::pairs(head_dim)));
+    s.q = carver.take<uint32_t>(size_t{kBlockRows} * static_cast<size_t>(kernels::pairs(head_dim)));
     s.weights = carver.take<uint32_t>(size_t{kernels::kMaxMicroRows * kernels::pairs(kernels::kTileKeys)});
     return s;
   }
@@ -71,7 +76,7 @@ class AttentionCall {
     const std::vector<AttentionItem>& items = *work_;
     if (items.empty()) return;
     Carver measure(nullptr);
-    RowScratch::carve(measure, shape_.head_dim, shape_.value_dim);
+    RowScratch::carve(measure, shape_.head_dim, shape_.value_dim, scratch_rows_);
     if (shape_.terms != nullptr) shape_.terms->carve(measure);
     if (bf16_ != nullptr) Bf16Scratch::carve(measure, shape_.head_dim);
     workspace_.threads_.reserve(pool_.size(), measure.used());
@@ -89,7 +94,7 @@ class AttentionCall {
     int64_t blocks = 0, all_rows = 0;
     for (const SequenceQueries& s : sequences_) {
       const int64_t rows = s.tokens * group_;
-      blocks += (rows + kMaxBlockRows - 1) / kMaxBlockRows * shape_.num_kv_heads;
+      blocks += (rows + kBlockRows - 1) / kBlockRows * shape_.num_kv_heads;
       all_rows += rows * shape_.num_kv_heads;
     }
     const int64_t wanted = pool_.size() == 1 ? 1 : kItemsPerThread * pool_.size();
@@ -97,8 +102,7 @@ class AttentionCall {
     // Fewer rows in a block make more blocks; each then reads the keys once more, so not below two rounds of the
     // registers.
     const int64_t smallest = 2 * kernels::kMaxMicroRows, share = (all_rows + wanted - 1) / wanted;
-    const int64_t block_rows =
-        scarce ? std::clamp<int64_t>((share + 5) / 6 * 6, smallest, kMaxBlockRows) : kMaxBlockRows;
+    const int64_t scarce_rows = std::clamp<int64_t>((share + 5) / 6 * 6, smallest, kBlockRows);
 
     std::vector<AttentionItem>& items = workspace_.items_;
     items.clear();
@@ -109,6 +113,8 @@ class AttentionCall {
     for (size_t i = 0; i < sequences_.size(); ++i) {
       const SequenceQueries& s = sequences_[i];
       const int64_t rows = s.tokens * group_;
+      const int64_t block_rows = scarce ? scarce_rows : is_long(s) ? kMaxBlockRows : kBlockRows;
+      scratch_rows_ = std::max(scratch_rows_, static_cast<int>(block_rows));
       for (int h = 0; h < shape_.num_kv_heads && rows > 0; ++h) {
         const TileRange all = scarce && rows <= kFewRows ? tile_range(s, shape_, mask_, h, 0, rows) : TileRange{};
         AttentionItem item;
@@ -144,6 +150,11 @@ class AttentionCall {
     workspace_.first_part_.push_back(parts);
     prepare_parts(parts);
     order(even);
+  }
+
+  bool is_long(const SequenceQueries& s) const noexcept {
+    return bf16_ == nullptr && shape_.terms == nullptr && shape_.head_dim + padded_ <= kLongDims &&
+           s.keys.num_tiles * s.keys.geometry.tile_bytes() >= kLongBytes * shape_.num_kv_heads;
   }
 
   // How many blocks of a head's rows, each of at most `block_rows`, let every thread have as many. 0: that would make them
@@ -206,7 +217,7 @@ class AttentionCall {
   void run_item(const AttentionItem& item, int thread) {
     const SequenceQueries& s = sequences_[static_cast<size_t>(item.sequence)];
     Carver carver(workspace_.threads_.arena(thread));
-    const RowScratch scratch = RowScratch::carve(carver, shape_.head_dim, shape_.value_dim);
+    const RowScratch scratch = RowScratch::carve(carver, shape_.head_dim, shape_.value_dim, scratch_rows_);
     const TermScratch terms = shape_.terms == nullptr ? TermScratch{} : shape_.terms->carve(carver);
     const Bf16Scratch pairs = bf16_ == nullptr ? Bf16Scratch{} : Bf16Scratch::carve(carver, shape_.head_dim);
     RowBlock block(s, shape_, mask_, item.kv_head, item.first_row, item.rows, scratch);
@@ -251,10 +262,10 @@ class AttentionCall {
     finish(s, block, state, terms, scratch.lse);
   }
 
-  // While few rows use a tile up, the keys of the next one are fetched.
+  // The keys of the next tile are fetched while few rows use this one up, or the first of many rows whose keys are far away.
   void fetch_next(const SequenceQueries& s, const AttentionItem& item, int64_t t, AttentionTile& tile) const noexcept {
     tile.next[0] = nullptr;
-    if (item.rows > kFewRows) return;
+    if (item.rows > kFewRows && (t + 1 >= item.tile_end || !is_long(s))) return;
     int head = item.kv_head;
     int64_t next = t + 1;
     if (next >= s.keys.num_tiles) {
@@ -312,6 +323,7 @@ class AttentionCall {
   float factor_, softcap_;
   const std::vector<AttentionItem>* work_ = nullptr;
   int64_t part_rows_ = 0;
+  int scratch_rows_ = kBlockRows;  // the most rows of an item
 };
 
 void attend_sequences(std::span<const SequenceQueries> sequences, const AttentionShape& shape, const MaskPlan& mask,

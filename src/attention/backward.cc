@@ -15,7 +15,7 @@
 
 namespace regard {
 
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelsPerTile;
 using kernels::kWeightStride;
 
@@ -50,7 +50,7 @@ struct Scratch {
   float *q, *dout, *p, *ds;
   uint64_t (*seen)[kPanelsPerTile];
   static Scratch carve(Carver& carver, int panels, int head_dim, int value_dim, const BackwardTerms* terms) {
-    constexpr size_t kRows = kMaxBlockRows;
+    constexpr size_t kRows = kBlockRows;
     Scratch s;
     s.keys = KeyScratch::carve(carver, panels, head_dim, value_dim);
     if (terms != nullptr) s.terms = terms->carve(carver);
@@ -238,7 +238,7 @@ class BackwardCall {
     if (sight != BlockSight::kNothing) {
       at.seen = sight == BlockSight::kSome ? scratch.seen : nullptr;
       const Rows dout = load_rows(i, scratch);
-      float* dq[kMaxBlockRows];
+      float* dq[kBlockRows];
       block = {.q = scratch.q,
                .dout = dout.data,
                .dout_stride = dout.stride,
@@ -292,7 +292,7 @@ class BackwardCall {
     if (!wait_for(turn, item.block)) return;
     if (tensors_.dq.data != nullptr) {
       const BackwardRowBlock& rows = rows_.block(at.row_block);
-      float* dq[kMaxBlockRows];
+      float* dq[kBlockRows];
       rows_of_dq(rows, dq);
       if (block != nullptr) kernel_.add_queries(*block, dq);
       if (block != nullptr && relative_ != nullptr)
@@ -326,8 +326,8 @@ class BackwardCall {
   // row as far behind the other, and none that must not be read.
   Rows load_rows(int64_t i, const Scratch& scratch) const noexcept {
     const BackwardRowBlock& rows = rows_.block(i);
-    const float* q[kMaxBlockRows];
-    const float* dout[kMaxBlockRows];
+    const float* q[kBlockRows];
+    const float* dout[kBlockRows];
     for (int r = 0; r < rows.rows; ++r) {
       const bool read = rows_.takes_part(i, r);
       q[r] = read ? rows_.row_of(tensors_.q, rows, r) : nullptr;

@@ -7,7 +7,7 @@
 
 namespace regard {
 
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
@@ -42,7 +42,7 @@ BackwardRelative::BackwardRelative(const TransformerXl& xl, const ScoreTermGradi
       low_(xl.clamp > 0 ? count_ - 1 + xl.first_distance - xl.clamp : -kFar),
       high_(xl.clamp > 0 ? count_ - 1 + xl.first_distance + xl.clamp : kFar),
       r_(room<float>(sizes_.num_q_heads * columns_ * padded_)),
-      dq_(room<float>(row_blocks * kMaxBlockRows * padded_)),
+      dq_(room<float>(row_blocks * kBlockRows * padded_)),
       sums_(room<double>(row_blocks * 2 * group_ * head_dim_)) {
   clear(r_);
   fill_vectors();
@@ -70,7 +70,7 @@ void BackwardRelative::start() {
 }
 
 BackwardRelativeScratch BackwardRelative::carve(Carver& carver) const {
-  constexpr size_t kRows = kMaxBlockRows;
+  constexpr size_t kRows = kBlockRows;
   BackwardRelativeScratch s;
   s.item = carver.take<RelativeItem>(1);
   s.query = carver.take<int64_t>(kRows);

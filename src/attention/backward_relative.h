@@ -135,7 +135,7 @@ class BackwardRelative {
   /// Columns of the item's table are about to be added to.
   void use(Interval columns, const BackwardRelativeScratch& scratch) const noexcept;
   float* relative_dq(int64_t row_block, int r) noexcept {
-    return dq_.data() + (row_block * kernels::kMaxBlockRows + r) * padded_;
+    return dq_.data() + (row_block * kernels::kBlockRows + r) * padded_;
   }
   int64_t vectors(int64_t head, int64_t column) const noexcept { return (head * columns_ + column) * padded_; }
 

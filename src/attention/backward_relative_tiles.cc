@@ -9,7 +9,7 @@ namespace regard {
 
 using kernels::BackwardBlock;
 using kernels::kLanes;
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
@@ -153,7 +153,7 @@ void BackwardRelative::move_row(const BackwardStep& step, int r, int64_t column,
 template <class F>
 void BackwardRelative::for_each_tile(const BackwardStep& step, const BackwardRows& rows, const HeadRows& head,
                                      const float* db, const BackwardRelativeScratch& scratch, F f) const noexcept {
-  for_each_run(step, rows, head, kMaxBlockRows, kTileKeys, scratch, [&](const Run& run) {
+  for_each_run(step, rows, head, kBlockRows, kTileKeys, scratch, [&](const Run& run) {
     for (int64_t first = run.columns.begin; first < run.columns.end; first += kTileKeys) {
       for (int n = run.begin; n < run.end; ++n) {
         const int r = head.first + n * group_;
@@ -191,7 +191,7 @@ void BackwardRelative::add_in_turn(const BackwardStep& step, const BackwardRows&
   for_each_head(rows.block(step.row_block), [&](const HeadRows& head) {
     for_each_tile(step, rows, head, db, scratch, [&](BackwardBlock& block, int64_t first, int row) {
       block.k_rows = r_.data() + vectors(head.head, first);
-      float* dq[kMaxBlockRows];
+      float* dq[kBlockRows];
       for (int n = 0; n < block.rows; ++n) dq[n] = relative_dq(step.row_block, row + n * group_);
       kernels::kernels().attention_backward->add_queries(block, dq);
     });

@@ -9,7 +9,7 @@
 
 namespace regard {
 
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 
@@ -26,19 +26,19 @@ BackwardRows::BackwardRows(const BackwardTensors& tensors, const CallRows& call_
   for (int64_t b = 0; b < call_rows.batch(); ++b) {
     const int64_t rows = call_rows.q_len(b) * group_;
     first_block_.push_back(size());
-    most_blocks_ = std::max(most_blocks_, (rows + kMaxBlockRows - 1) / kMaxBlockRows);
+    most_blocks_ = std::max(most_blocks_, (rows + kBlockRows - 1) / kBlockRows);
     for (int h = 0; h < shape.num_kv_heads; ++h)
-      for (int64_t r = 0; r < rows; r += kMaxBlockRows) {
+      for (int64_t r = 0; r < rows; r += kBlockRows) {
         BackwardRowBlock block;
         block.batch = b;
         block.kv_head = h;
         block.first_row = r;
-        block.rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, rows - r));
+        block.rows = static_cast<int>(std::min<int64_t>(kBlockRows, rows - r));
         blocks_.push_back(block);
       }
   }
   first_block_.push_back(size());
-  const size_t slots = blocks_.size() * static_cast<size_t>(kMaxBlockRows);
+  const size_t slots = blocks_.size() * static_cast<size_t>(kBlockRows);
   for (AlignedBuffer<float>* buffer : {&lse_high_, &lse_low_, &delta_}) *buffer = AlignedBuffer<float>(slots);
   for (AlignedBuffer<int64_t>* buffer : {&begin_, &end_}) *buffer = AlignedBuffer<int64_t>(slots);
   saw_ = AlignedBuffer<uint8_t>(slots);
@@ -56,8 +56,8 @@ void BackwardRows::prepare(int64_t i) noexcept {
   const BackwardKeys& keys = keys_[static_cast<size_t>(block.batch)];
   int64_t* begin = begin_.data() + at(i);
   int64_t* end = end_.data() + at(i);
-  const float* dout[kMaxBlockRows];
-  const float* out[kMaxBlockRows];
+  const float* dout[kBlockRows];
+  const float* out[kBlockRows];
   Interval seen;
   for (int r = 0; r < block.rows; ++r) {
     const int64_t b = block.batch, h = head(block, r), t = token(block, r), p = position(block, r);

@@ -11,7 +11,7 @@
 
 namespace regard {
 
-/// Up to kMaxBlockRows rows that share a KV head; rows are (token, head of the group), tokens first.
+/// Up to kBlockRows rows that share a KV head; rows are (token, head of the group), tokens first.
 struct BackwardRowBlock {
   int64_t batch = 0;
   int kv_head = 0;
@@ -89,7 +89,7 @@ class BackwardRows {
                   uint64_t (*seen)[kernels::kPanelsPerTile]) const noexcept;
 
  private:
-  int64_t at(int64_t i) const noexcept { return i * kernels::kMaxBlockRows; }
+  int64_t at(int64_t i) const noexcept { return i * kernels::kBlockRows; }
   TileClass classify(const BackwardRowBlock& block, Interval keys) const noexcept;
 
   const BackwardTensors& tensors_;

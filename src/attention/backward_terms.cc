@@ -8,7 +8,7 @@
 
 namespace regard {
 
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelKeys;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
@@ -60,7 +60,7 @@ BackwardTerms::BackwardTerms(const ScoreTerms& terms, const AttentionOptions& op
 }
 
 BackwardTermScratch BackwardTerms::carve(Carver& carver) const {
-  constexpr size_t kRows = kMaxBlockRows;
+  constexpr size_t kRows = kBlockRows;
   BackwardTermScratch s;
   if (adds()) {
     s.bias = carver.take<float>(kRows * kTileKeys);

@@ -14,7 +14,7 @@ namespace regard {
 
 using kernels::AttentionState;
 using kernels::kLanes;
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 
 namespace {
 
@@ -175,8 +175,8 @@ namespace {
 
 // The kernels read whole vectors of m and l, so a block of rows goes through memory that has spare lanes.
 struct BlockOfRows {
-  alignas(64) float m[kMaxBlockRows + kLanes] = {};
-  alignas(64) float l[kMaxBlockRows + kLanes] = {};
+  alignas(64) float m[kBlockRows + kLanes] = {};
+  alignas(64) float l[kBlockRows + kLanes] = {};
   void load(const PartialStore& store, int64_t first, int rows) {
     std::copy_n(store.m.data() + first, rows, m);
     std::copy_n(store.l.data() + first, rows, l);
@@ -199,8 +199,8 @@ void PartialAttention::fold(const PartialAttention& other) {
   require(&other != this, "[PartialAttention::fold] a state cannot be folded into itself: its keys would count twice");
   const kernels::AttentionKernels& kernel = *kernels::kernels().attention;
   const int padded = into.padded();
-  for (int64_t first = 0; first < into.num_rows(); first += kMaxBlockRows) {
-    const int rows = static_cast<int>(std::min<int64_t>(kMaxBlockRows, into.num_rows() - first));
+  for (int64_t first = 0; first < into.num_rows(); first += kBlockRows) {
+    const int rows = static_cast<int>(std::min<int64_t>(kBlockRows, into.num_rows() - first));
     BlockOfRows a, b;
     a.load(into, first, rows);
     b.load(part, first, rows);

@@ -9,20 +9,21 @@ using kernels::kMaxBlockRows;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
-RowScratch RowScratch::carve(Carver& carver, int head_dim, int value_dim) {
-  constexpr size_t kRows = kMaxBlockRows, kSpare = kernels::kLanes;
+RowScratch RowScratch::carve(Carver& carver, int head_dim, int value_dim, int block_rows) {
+  const auto rows = static_cast<size_t>(block_rows);
+  constexpr size_t kSpare = kernels::kLanes;
   RowScratch s;
-  s.q = carver.take<float>(kRows * static_cast<size_t>(head_dim));
+  s.q = carver.take<float>(rows * static_cast<size_t>(head_dim));
   s.scores = carver.take<float>(size_t{kernels::kMaxMicroRows} * kTileKeys);
-  s.o = carver.take<float>(kRows * static_cast<size_t>(kernels::padded_dim(value_dim)));
-  s.m = carver.take<float>(kRows + kSpare);
-  s.l = carver.take<float>(kRows + kSpare);
-  s.lse = carver.take<float>(kRows);
-  s.lo = carver.take<int32_t>(kRows);
-  s.hi = carver.take<int32_t>(kRows);
-  s.begin = carver.take<int64_t>(kRows);
-  s.end = carver.take<int64_t>(kRows);
-  s.words = reinterpret_cast<uint64_t(*)[kPanelsPerTile]>(carver.take<uint64_t>(kRows * kPanelsPerTile));
+  s.o = carver.take<float>(rows * static_cast<size_t>(kernels::padded_dim(value_dim)));
+  s.m = carver.take<float>(rows + kSpare);
+  s.l = carver.take<float>(rows + kSpare);
+  s.lse = carver.take<float>(rows);
+  s.lo = carver.take<int32_t>(rows);
+  s.hi = carver.take<int32_t>(rows);
+  s.begin = carver.take<int64_t>(rows);
+  s.end = carver.take<int64_t>(rows);
+  s.words = reinterpret_cast<uint64_t(*)[kPanelsPerTile]>(carver.take<uint64_t>(rows * kPanelsPerTile));
   return s;
 }
 

@@ -10,20 +10,20 @@ namespace regard {
 
 /// Scratch of one thread for one block of rows.
 struct RowScratch {
-  float* q = nullptr;       // [96][head_dim], scaled
+  float* q = nullptr;       // [rows][head_dim], scaled
   float* scores = nullptr;  // [6][256]
-  float* o = nullptr;       // [96][padded value_dim]
-  float* m = nullptr;       // [96 + 16]
+  float* o = nullptr;       // [rows][padded value_dim]
+  float* m = nullptr;       // [rows + 16]
   float* l = nullptr;
-  float* lse = nullptr;   // [96]
-  int32_t* lo = nullptr;  // [96] of the tile at hand
+  float* lse = nullptr;   // [rows]
+  int32_t* lo = nullptr;  // [rows] of the tile at hand
   int32_t* hi = nullptr;
-  int64_t* begin = nullptr;  // [96] of the row
+  int64_t* begin = nullptr;  // [rows] of the row
   int64_t* end = nullptr;
-  uint64_t (*words)[kernels::kPanelsPerTile] = nullptr;  // [96]
+  uint64_t (*words)[kernels::kPanelsPerTile] = nullptr;  // [rows]
 
-  /// Lays the scratch out; see Carver.
-  static RowScratch carve(Carver& carver, int head_dim, int value_dim);
+  /// Lays the scratch out for blocks of at most `block_rows`; see Carver.
+  static RowScratch carve(Carver& carver, int head_dim, int value_dim, int block_rows = kernels::kBlockRows);
 };
 
 class RowBlock {

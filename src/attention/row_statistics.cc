@@ -10,7 +10,7 @@
 
 namespace regard {
 
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
 
@@ -82,7 +82,7 @@ void attention_statistics(TensorView<const float> q, TensorView<const float> k, 
   tiles.prepare(0);
   const bool with_set = statistics.mass.data != nullptr, with_entropy = statistics.entropy.data != nullptr;
   tiles.for_each_block([&](WeightTiles::Block& block) {
-    RowSums rows[kMaxBlockRows];
+    RowSums rows[kBlockRows];
     uint64_t words[kPanelsPerTile];
     while (block.next())
       for (int r = 0; r < block.rows(); ++r) {

@@ -9,11 +9,11 @@ namespace regard {
 
 using kernels::AttentionState;
 using kernels::AttentionTile;
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kTileKeys;
 
 TermScratch ScoreTerms::carve(Carver& carver) const {
-  constexpr size_t kRows = kMaxBlockRows;
+  constexpr size_t kRows = kBlockRows;
   TermScratch s;
   if (adds()) {
     s.bias = carver.take<float>(kRows * kTileKeys);

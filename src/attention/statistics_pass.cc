@@ -15,7 +15,7 @@ namespace regard {
 using kernels::AttentionState;
 using kernels::AttentionTile;
 using kernels::kLanes;
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kMaxMicroRows;
 using kernels::kPanelsPerTile;
 using kernels::kTileKeys;
@@ -158,7 +158,7 @@ struct StatisticsPass::Scratch {
     s.part.o = carver.take<float>(size_t{kMaxMicroRows} * padded);
     s.part.m = carver.take<float>(size_t{kMaxMicroRows + kLanes});
     s.part.l = carver.take<float>(size_t{kMaxMicroRows + kLanes});
-    s.sums = carver.take<RowSums>(size_t{kMaxBlockRows});
+    s.sums = carver.take<RowSums>(size_t{kBlockRows});
     return s;
   }
 };
@@ -236,7 +236,7 @@ class StatisticsPass::Block {
   bool slack() const noexcept { return static_cast<int64_t>(item_.sequence) >= pass_.call_rows_.batch(); }
 
   void finish() const {
-    float* out[kMaxBlockRows];
+    float* out[kBlockRows];
     float* lse = scratch_.rows.lse;
     for (int r = 0; r < item_.rows; ++r)
       out[r] = queries_.out + rows_.token(r) * queries_.out_token_stride + rows_.head(r) * queries_.out_head_stride;
@@ -290,8 +290,8 @@ void StatisticsPass::add_items(const std::vector<SequenceQueries>& sequences, co
   for (const SequenceQueries& s : sequences) all_rows += s.tokens * shape.num_q_heads;
   // Some blocks for each thread; fewer rows in a block read the keys more often.
   constexpr int64_t kBlocksPerThread = 4, kFewest = 2 * kMaxMicroRows;
-  const int64_t share = threads == 1 ? kMaxBlockRows : all_rows / (kBlocksPerThread * threads) / 6 * 6;
-  const int64_t block_rows = std::clamp<int64_t>(share, kFewest, kMaxBlockRows);
+  const int64_t share = threads == 1 ? kBlockRows : all_rows / (kBlocksPerThread * threads) / 6 * 6;
+  const int64_t block_rows = std::clamp<int64_t>(share, kFewest, kBlockRows);
   for (size_t i = 0; i < sequences.size(); ++i)
     for (int h = 0; h < shape.num_kv_heads; ++h)
       for (int64_t r = 0, rows = sequences[i].tokens * group; r < rows; r += block_rows)

@@ -9,7 +9,7 @@
 namespace regard {
 
 using kernels::AttentionTile;
-using kernels::kMaxBlockRows;
+using kernels::kBlockRows;
 using kernels::kTileKeys;
 
 namespace {
@@ -23,9 +23,9 @@ struct Scratch {
   static Scratch carve(Carver& carver, const AttentionShape& shape, size_t extra_bytes) {
     return {RowScratch::carve(carver, shape.head_dim, kernels::kLanes),
             shape.terms == nullptr ? TermScratch{} : shape.terms->carve(carver),
-            carver.take<float>(kMaxBlockRows),
-            carver.take<float>(kMaxBlockRows),
-            carver.take<float>(size_t{kMaxBlockRows} * kTileKeys),
+            carver.take<float>(kBlockRows),
+            carver.take<float>(kBlockRows),
+            carver.take<float>(size_t{kBlockRows} * kTileKeys),
             carver.take<std::byte>(extra_bytes)};
   }
 };
@@ -166,7 +166,7 @@ void WeightTiles::add_row_items() {
   const int64_t group = sizes_.num_q_heads / sizes_.num_kv_heads;
   for (size_t i = 0; i < sequences_.size(); ++i)
     for (int h = 0; h < shape_.num_kv_heads; ++h)
-      for (int64_t r = 0; r < sequences_[i].tokens * group; r += kMaxBlockRows) row_items_.push_back({i, h, r});
+      for (int64_t r = 0; r < sequences_[i].tokens * group; r += kBlockRows) row_items_.push_back({i, h, r});
 }
 
 void WeightTiles::check_finished() const {
@@ -195,7 +195,7 @@ int64_t WeightTiles::Block::all_rows() const {
 }
 
 int WeightTiles::Block::rows_from(int64_t first_row) const {
-  return static_cast<int>(std::min<int64_t>(kMaxBlockRows, all_rows() - first_row));
+  return static_cast<int>(std::min<int64_t>(kBlockRows, all_rows() - first_row));
 }
 
 TileRange WeightTiles::Block::range_of(int64_t first_row) const {

@@ -130,7 +130,7 @@ class WeightTiles {
           Block block(*this, at.sequence, at.kv_head, thread);
           block.tile_ = at.tile;
           begin(block, at.kv_head);
-          for (int64_t first_row = 0; first_row < block.all_rows() && !stopped(); first_row += kernels::kMaxBlockRows) {
+          for (int64_t first_row = 0; first_row < block.all_rows() && !stopped(); first_row += kernels::kBlockRows) {
             if (!block.may_see(first_row, at.tile)) continue;
             block.start(first_row);
             if (block.show(at.tile)) f(block);

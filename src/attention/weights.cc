@@ -101,11 +101,11 @@ void attention_top_keys(TensorView<const float> q, TensorView<const float> k, Te
   if (keys.size() == 0) return;
   const int64_t capacity = std::min(n, sizes.kv_len);
   const int64_t rows =
-      std::min<int64_t>(kernels::kMaxBlockRows, tiles.rows() * (sizes.num_q_heads / sizes.num_kv_heads));
+      std::min<int64_t>(kernels::kBlockRows, tiles.rows() * (sizes.num_q_heads / sizes.num_kv_heads));
   tiles.prepare(static_cast<size_t>(rows * capacity) * sizeof(Found));
   tiles.for_each_block([&](WeightTiles::Block& block) {
     Found* found = reinterpret_cast<Found*>(block.extra());
-    int64_t count[kernels::kMaxBlockRows] = {};
+    int64_t count[kernels::kBlockRows] = {};
     while (block.next())
       for (int r = 0; r < block.rows(); ++r) {
         const float* from = block.weights(r);

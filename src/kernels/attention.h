@@ -19,7 +19,8 @@ inline constexpr int kLanes = 16;
 inline constexpr int kPanelKeys = 64;  ///< keys in one packed panel of K and one block of V
 inline constexpr int kTileKeys = 256;
 inline constexpr int kPanelsPerTile = kTileKeys / kPanelKeys;
-inline constexpr int kMaxBlockRows = 96;  ///< query rows of one block; the scratch of a thread is laid out for it
+inline constexpr int kBlockRows = 96;     ///< query rows of one block; the scratch of a thread is laid out for it
+inline constexpr int kMaxBlockRows = 192;  ///< at most, where keys and values are too many for the caches
 inline constexpr int kMaxMicroRows = 6;   ///< rows in registers at once, on the widest instruction set
 inline constexpr int kMaxHeadDim = 512;   ///< for keys and for values
 

@@ -24,7 +24,7 @@ struct BackwardBlock {
   const float* q;     ///< [rows][padded_dim(head_dim)], multiplied by scale * log2(e), then zeros
   const float* dout;  ///< [rows][value_dim], then zeros up to padded_dim(value_dim); rows are dout_stride floats apart
   int64_t dout_stride;
-  int rows;           ///< 1 .. kMaxBlockRows
+  int rows;           ///< 1 .. kBlockRows
   int panels;         ///< 1 .. kPanelsPerTile: the block has 64 * panels keys
   int head_dim;       ///< 1 .. kMaxHeadDim
   int value_dim;

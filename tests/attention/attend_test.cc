@@ -350,6 +350,14 @@ TEST(Attend, SplittingKeysAnywhereAndMergingChangesNothing) {
 }
 
 // The mask decides tiles by reasoning; attention at great lengths evaluates no more than the rows it has.
+// Keys and values of more than 4 MiB: blocks of more rows, and tiles fetched ahead.
+TEST(Attend, FarKeysAgainstTheDefinition) {
+  Problem p = with_lengths(110, 4300, 128, 128);
+  p.fill(24);
+  for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::window(700, 0), masks()[4]})
+    ASSERT_EQ(run(p, mask), by_spec(p, mask)) << mask.text();
+}
+
 TEST(Attend, LongKeysWithAnyExpressionRunOneRowOfTiles) {
   Problem p;
   p.q_len = 5, p.kv_len = 256 * 1024, p.d = 4, p.dv = 4, p.q_begin = 256 * 1024 - 5;

@@ -269,7 +269,7 @@ void backward_add_keys(const BackwardBlock& block, float* dk, float* dv) noexcep
     for (int j = 0; j < whole && dk != nullptr; j += kMicroRows)
       add_group(all, block.ds + j, block.q, dim, dim, dk + static_cast<int64_t>(j) * dim);
   }
-  uint8_t of[kMaxBlockRows];
+  uint8_t of[kBlockRows];
   for (int j = block.seen == nullptr ? whole : 0; j < keys; j += kMicroRows) {
     const int key = j + kMicroRows <= keys ? j : keys - kMicroRows;
     const Pairs pairs = pairs_of_group(block, key, kWholeGroup & (kWholeGroup << (j - key)), of);
