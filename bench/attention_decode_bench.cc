@@ -52,7 +52,8 @@ struct Problem {
 
   static float number(uint64_t stream, int64_t i) { return static_cast<float>(4 * random_uniform(1, stream, static_cast<uint64_t>(i)) - 2); }
   void run() { attend_sequences({&sequence, 1}, shape, plan, workspace, pool); }
-  double bytes() const { return 2.0 * static_cast<double>(n) * d * static_cast<double>(info(cache.geometry().type).bytes); }
+  // Of keys and values as they are stored: codes with their scales.
+  double bytes() const { return static_cast<double>(n) / kernels::kTileKeys * static_cast<double>(cache.geometry().tile_bytes()); }
 
   // Every head against f64 on the numbers before they were stored.
   void verify() {
@@ -115,7 +116,7 @@ Rate middle_rate(int d, DType type, int64_t bytes, int group, double seconds) {
 }
 
 void print_one_thread() {
-  fmt::print("\nOne thread, one KV head: GB/s of keys and values (share of a plain read of the same moments), the middle of three\n");
+  fmt::print("\nOne thread, one KV head: GB/s of keys and values as stored (share of a plain read of the same moments), the middle of three\n");
   for (DType type : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8})
     for (int d : {64, 128})
       for (int group : {1, 3, 4, 8}) {
