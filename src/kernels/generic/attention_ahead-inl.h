@@ -1,6 +1,6 @@
 // Fetching ahead: few rows against a long cache wait for memory, not for arithmetic, so each step of a tile asks for what a
 // later step reads. A tile is read in the order of its parts: four panels of keys, four blocks of values, then the next
-// tile's panels; where a cache lays these one behind the other, that is one stream. Part of attention-inl.h.
+// tile's panels; where a cache lays these one behind the other, that is one stream. Part of attention_tile-inl.h.
 
 // How many vectors of keys, and of a value's columns, R rows take at once: as many as the registers allow, so that few rows
 // read a number once. Registers, in whole vectors of 16 lanes, hold the sums and one line of operands; three rows by eight

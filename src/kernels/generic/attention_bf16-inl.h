@@ -1,5 +1,5 @@
 // The kernels of attention_bf16.h. Included inside the instruction set's region, after micro_bf16-inl.h. Read micro_tile()
-// first: it goes through the steps of its namesake in attention-inl.h and shares what does not touch a product.
+// first: it goes through the steps of its namesake in attention_tile-inl.h and shares what does not touch a product.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// What a few rows see of a tile, and their scores. Part of attention-inl.h.
+// What a few rows see of a tile, and their scores. Part of attention_tile-inl.h.
 
 inline constexpr int kPanelVectors = kPanelKeys / kLanes;
 inline constexpr int kTileVectors = kTileKeys / kLanes;

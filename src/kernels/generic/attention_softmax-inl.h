@@ -1,5 +1,5 @@
 // Softmax of one row inside one tile: scores become weights, and the row's maximum and sum come out. Part of
-// attention-inl.h.
+// attention_tile-inl.h.
 
 // A maximum of -inf means that nothing was seen; subtracting it would make NaN of an empty row.
 REGARD_INLINE F32 finite_or_zero(F32 m) { return select(equal(m, splat(-kInf)), zero(), m); }

@@ -1,4 +1,4 @@
-// From keys and values as they are stored to f32 lanes; all arithmetic is in f32. Part of attention-inl.h, whose
+// From keys and values as they are stored to f32 lanes; all arithmetic is in f32. Part of attention_tile-inl.h, whose
 // templates take the type of a stored number as T. kernels/kv_layout.h has the layout.
 
 struct Half {

@@ -1,4 +1,4 @@
-// Weighted sums of values, and folding them into the running result. Part of attention-inl.h.
+// Weighted sums of values, and folding them into the running result. Part of attention_tile-inl.h.
 
 // acc[r][c] += p[r][k] * value k (its vector v + c) for keys that only some rows see: bit `shift + k` of panel w of seen. A
 // forbidden value must not be multiplied even by a weight of 0 (0 * NaN), so the sums of that row are left alone.

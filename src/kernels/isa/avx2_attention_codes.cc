@@ -1,0 +1,11 @@
+// Attention on keys and values that are codes for avx2.
+#if defined(__x86_64__)
+#include "kernels/attention.h"
+#include "kernels/kv_layout.h"
+#include "kernels/isa/avx2_begin-inl.h"
+namespace {
+#include "kernels/generic/micro-inl.h"
+}  // namespace
+#include "kernels/generic/attention_codes-inl.h"
+#include "kernels/isa/end-inl.h"
+#endif

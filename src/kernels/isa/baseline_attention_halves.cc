@@ -1,0 +1,9 @@
+// Attention on keys and values of 16 bits for baseline.
+#include "kernels/attention.h"
+#include "kernels/kv_layout.h"
+#include "kernels/isa/baseline_begin-inl.h"
+namespace {
+#include "kernels/generic/micro-inl.h"
+}  // namespace
+#include "kernels/generic/attention_halves-inl.h"
+#include "kernels/isa/end-inl.h"
