@@ -44,6 +44,7 @@ size_t edits(std::string_view a, std::string_view b) {
 }
 
 std::string suggestion(std::string_view word) {
+  if (word == "not") return "; ~ is the negation";
   std::string_view best;
   size_t fewest = 3;
   for (std::string_view term : kTerms)

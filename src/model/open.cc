@@ -144,7 +144,17 @@ OpenedModel open_model(const std::string& path, FileAccess access, WithTokenizer
   const TensorAccess tensor_access = access == FileAccess::kMap ? TensorAccess::kMap : TensorAccess::kRead;
   std::error_code ignored;
   if (!is_there(path)) fail(Code::kNotFound, "[Model::load] there is no file or directory {}", path);
-  return fs::is_directory(path, ignored) ? open_directory(path, tensor_access, with_tokenizer) : open_gguf(path, tensor_access, with_tokenizer);
+  const auto open = [&](WithTokenizer with) {
+    return fs::is_directory(path, ignored) ? open_directory(path, tensor_access, with) : open_gguf(path, tensor_access, with);
+  };
+  if (with_tokenizer == WithTokenizer::kNo) return open(with_tokenizer);
+  try {
+    return open(with_tokenizer);
+  } catch (const Error&) {
+    // Nobody should have to mend the tokenizer of a model that does not run here anyway.
+    (void)find_family(open(WithTokenizer::kNo).facts);
+    throw;
+  }
 }
 
 }  // namespace regard::model

@@ -113,6 +113,7 @@ TEST(MaskText, ErrorsPointAtTheFault) {
             "blocks, chunk, dilated, tree, table, per_head); did you mean 'window'?\n"
             "  causal & windw(3, 0)\n"
             "           ^~~~~");
+  EXPECT_NE(error_of("not causal").find("per_head); ~ is the negation\n"), std::string::npos);
   EXPECT_EQ(error_of("window(-1, 0)"),
             "[Mask::parse] column 8: found '-1', expected a width of 0 or more, or * for no end\n"
             "  window(-1, 0)\n"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "model/model_impl.h"
 #include "support/golden.h"
@@ -62,6 +63,19 @@ TEST(Family, AFileOfAnotherFamilyNamesIt) {
     EXPECT_EQ(error.code(), Code::kUnsupported);
     EXPECT_NE(std::string(error.what()).find("starcoder2"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("qwen3"), std::string::npos) << "the message lists what is known";
+  }
+}
+
+// Whoever has such a model need not mend its tokenizer first.
+TEST(Family, AnUnknownFamilyIsNamedBeforeItsTokenizer) {
+  const testing_support::TempDir directory;
+  std::filesystem::copy(test::golden_path("hf/starcoder2"), directory.path("checkpoint"));
+  std::ofstream(directory.path("checkpoint/tokenizer.json")) << R"({"model": {"type": "WordPiece"}})";
+  try {
+    Model::load(directory.path("checkpoint"));
+    FAIL() << "an unknown family was loaded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a model of type 'starcoder2'"), std::string::npos) << error.what();
   }
 }
 
