@@ -189,7 +189,7 @@ uint64_t workspace_bytes(const DecoderConfig& config, int64_t rows, int threads)
   // Residual stream, normed rows and branch; queries, keys, values; gate and up; angles of two rotations.
   const int64_t per_row = 3 * config.hidden_size + q + 2 * kv + 2 * config.ffn_size + 2 * config.head_dim;
   // A block of rows in the attention of each thread: scaled queries, results and scores; and a chunk of decoded weights.
-  const int64_t per_thread = kernels::kBlockRows * (4 * config.head_dim + 4 * kernels::kLanes) + kernels::kMaxMicroRows * kernels::kTileKeys + kernels::kLinearScratch;
+  const int64_t per_thread = kernels::kMaxBlockRows * (4 * config.head_dim + 4 * kernels::kLanes) + kernels::kMaxMicroRows * kernels::kTileKeys + kernels::kLinearScratch;
   return static_cast<uint64_t>(rows * per_row + threads * per_thread) * sizeof(float);
 }
 

@@ -1,7 +1,7 @@
 // The kernels of attention.h, written once for every instruction set. Included inside an instruction set's region,
 // after micro-inl.h. What a tile does to a few rows is in attention_tile-inl.h.
 
-#include "kernels/generic/attention_stored-inl.h"
+#include "kernels/generic/attention_types-inl.h"
 
 namespace {
 

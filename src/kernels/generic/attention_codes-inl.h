@@ -1,6 +1,6 @@
 // Attention on keys and values that are codes. Included like attention-inl.h, in a unit of its own.
 
-#include "kernels/generic/attention_stored-inl.h"
+#include "kernels/generic/attention_types-inl.h"
 
 namespace {
 #include "kernels/generic/attention_tile-inl.h"

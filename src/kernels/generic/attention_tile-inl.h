@@ -1,5 +1,5 @@
 // A few rows against one tile, for every type that stores keys and values. Read micro_tile() first: scores, softmax and values.
-// Included inside an anonymous namespace, after attention_stored-inl.h.
+// Included inside an anonymous namespace, after attention_types-inl.h.
 
 #include "kernels/generic/attention_store-inl.h"
 #include "kernels/generic/attention_ahead-inl.h"
