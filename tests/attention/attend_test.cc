@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "attention/calls.h"
+#include "runtime/thread_pool.h"
 
 namespace regard {
 namespace {
@@ -354,8 +355,14 @@ TEST(Attend, SplittingKeysAnywhereAndMergingChangesNothing) {
 TEST(Attend, FarKeysAgainstTheDefinition) {
   Problem p = with_lengths(110, 4300, 128, 128);
   p.fill(24);
-  for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::window(700, 0), masks()[4]})
-    ASSERT_EQ(run(p, mask), by_spec(p, mask)) << mask.text();
+  for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::window(700, 0), masks()[4]}) {
+    const Result want = by_spec(p, mask);
+    for (int threads : {1, 2}) {  // several threads get smaller blocks when there are few of them
+      set_default_pool_size(threads);
+      ASSERT_EQ(run(p, mask), want) << mask.text() << ", " << threads << " threads";
+    }
+  }
+  set_default_pool_size(2);
 }
 
 TEST(Attend, LongKeysWithAnyExpressionRunOneRowOfTiles) {
