@@ -86,14 +86,14 @@ bool RowBlock::lower(int64_t index, AttentionTile& tile) noexcept {
     place(index, tile);
     return true;
   }
-  for (int r = 0; r < rows_; ++r) {
+  for (int r = 0; r < rows_ && !everything; ++r) {
     const auto lo = static_cast<int32_t>(std::clamp<int64_t>(scratch_.begin[r] - base, 0, kTileKeys));
     const auto hi = static_cast<int32_t>(std::clamp<int64_t>(scratch_.end[r] - base, 0, kTileKeys));
     scratch_.lo[r] = lo;
     scratch_.hi[r] = hi;
     nothing = nothing && lo >= hi;
   }
-  if (nothing) return false;
+  if (nothing && !everything) return false;
   tile.lo = everything ? nullptr : scratch_.lo;
   tile.hi = everything ? nullptr : scratch_.hi;
   tile.words = nullptr;
@@ -133,9 +133,14 @@ bool RowBlock::lower_words(Interval keys, const uint64_t* written, AttentionTile
   }
   if (!evaluate && written == nullptr) return true;
   const int64_t base = keys.begin / kTileKeys * kTileKeys;
+  tile.words = scratch_.words;
+  if (tile.lo == nullptr && written == nullptr && group_ == 1 && sequence_.positions == nullptr) {
+    mask_.fill_words(sequence_.batch_row, head(0), {position(0), position(0) + rows_}, base, kPanelsPerTile, *scratch_.words);
+    return true;
+  }
   for (int r = 0; r < rows_; ++r) {
     uint64_t* words = scratch_.words[r];
-    if (scratch_.lo[r] >= scratch_.hi[r]) {
+    if (tile.lo != nullptr && scratch_.lo[r] >= scratch_.hi[r]) {
       std::fill_n(words, kPanelsPerTile, uint64_t{0});
     } else if (heads_ == 1 && r > 0 && token(r) == token(r - 1)) {
       std::copy_n(scratch_.words[r - 1], kPanelsPerTile, words);
@@ -148,7 +153,6 @@ bool RowBlock::lower_words(Interval keys, const uint64_t* written, AttentionTile
         for (int w = 0; w < kPanelsPerTile; ++w) words[w] &= written[w];
     }
   }
-  tile.words = scratch_.words;
   return true;
 }
 

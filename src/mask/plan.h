@@ -46,6 +46,8 @@ class MaskPlan {
 
   /// Bit j of words[w]: row q sees key k_begin + 64 w + j, for w < count. k_begin is a multiple of 64.
   void fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int count, uint64_t* words) const noexcept;
+  /// The same for the rows `queries`, one after the other: `count` words each.
+  void fill_words(int64_t b, int64_t h, Interval queries, int64_t k_begin, int count, uint64_t* words) const noexcept;
 
   /// How many of `keys` row q sees: from intervals where the expression has only interval terms, by counting bits
   /// otherwise.

@@ -46,12 +46,18 @@ void fill_tree(int64_t base, const TreeRow& row, int64_t q, int64_t k_begin, int
     words[w] |= compare(range, k_begin + 64 * w, [&](int64_t i) { return bool((enter[i] <= own) & (own < leave[i])); });
 }
 
-void fill_table(const BitTable& bits, int64_t b, int64_t h, int64_t q, int64_t k_begin, int count,
+void fill_table(const BitTable& bits, int64_t b, int64_t h, Interval queries, int64_t k_begin, int count,
                 uint64_t* words) noexcept {
-  const int64_t first = k_begin / 64;
-  const uint64_t* row = q < bits.q_len() ? bits.row(b, h, q) : nullptr;
-  for (int w = 0; w < count; ++w) words[w] = row != nullptr && first + w < bits.words_per_row() ? row[first + w] : 0;
-  if (row != nullptr && first + count < bits.words_per_row()) __builtin_prefetch(row + first + count);  // of the next tile
+  const int64_t first = k_begin / 64, listed = std::clamp<int64_t>(bits.words_per_row() - first, 0, count);
+  for (int64_t q = queries.begin; q < queries.end; ++q, words += count) {
+    const int64_t n = q < bits.q_len() ? listed : 0;
+    if (n > 0) {
+      const uint64_t* row = bits.row(b, h, q) + first;
+      std::copy_n(row, n, words);
+      if (first + count < bits.words_per_row()) __builtin_prefetch(row + count);  // of the next tile
+    }
+    std::fill(words + n, words + count, uint64_t{0});
+  }
 }
 
 // Bit j belongs to key k + j and is set when (q - k - j) mod n = 0: from the first such j on, every n-th.
@@ -82,7 +88,7 @@ void fill_atom(const Atom& atom, int64_t b, int64_t h, int64_t q, int64_t k_begi
     case MaskOp::kDocuments: return fill_documents(Atom::of_row(atom.documents, b), q, k_begin, count, words);
     case MaskOp::kTree:
       return fill_tree(Atom::of_row(atom.numbers, b), Atom::of_row(atom.trees, b), q, k_begin, count, words);
-    case MaskOp::kTable: return fill_table(*atom.bits, b, h, q, k_begin, count, words);
+    case MaskOp::kTable: return fill_table(*atom.bits, b, h, {q, q + 1}, k_begin, count, words);
     case MaskOp::kDilated: return fill_dilated(atom.a, atom.pattern, q, k_begin, count, words);
     default: return fill_interval(span(atom, b, {q, q + 1}).hull, k_begin, count, words);
   }
@@ -102,7 +108,7 @@ void MaskPlan::fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int 
 
   if (program.steps.size() == 1) {
     const Atom& atom = compiled_->atoms[static_cast<size_t>(program.steps[0].atom)];
-    if (atom.op == MaskOp::kTable) return fill_table(*atom.bits, b, h, q, k_begin, count, words);
+    if (atom.op == MaskOp::kTable) return fill_table(*atom.bits, b, h, {q, q + 1}, k_begin, count, words);
     std::fill(words, words + count, uint64_t{0});
     return fill_atom(atom, b, h, q, k_begin, count, words);
   }
@@ -136,6 +142,17 @@ void MaskPlan::fill_words(int64_t b, int64_t h, int64_t q, int64_t k_begin, int 
     }
     std::copy(stack[0].begin(), stack[0].begin() + now, words + done);
   }
+}
+
+void MaskPlan::fill_words(int64_t b, int64_t h, Interval queries, int64_t k_begin, int count, uint64_t* words) const noexcept {
+  using namespace mask_program;
+  const Program& program = compiled_->program(h);
+  const Atom* only = program.steps.size() == 1 ? &compiled_->atoms[static_cast<size_t>(program.steps[0].atom)] : nullptr;
+  if (only != nullptr && only->op == MaskOp::kTable && queries.begin >= 0) {
+    mask_pair_evaluations += 64 * static_cast<uint64_t>(count * (queries.end - queries.begin));
+    return fill_table(*only->bits, b, h, queries, k_begin, count, words);
+  }
+  for (int64_t q = queries.begin; q < queries.end; ++q, words += count) fill_words(b, h, q, k_begin, count, words);
 }
 
 }  // namespace regard

@@ -5,6 +5,9 @@
 namespace {
 
 // ---- rows in and out ------------------------------------------------------------------------------------------------
+// Long sequences keep the rows far away: asked for so many rows early.
+inline constexpr int kAheadRows = 6;
+
 void backward_load_rows(const float* const* from, int rows, int dim, float factor, float* out) noexcept {
   const F32 f = splat(factor);
   const int padded = padded_dim(dim);
@@ -14,6 +17,7 @@ void backward_load_rows(const float* const* from, int rows, int dim, float facto
                     : dim - i >= kLanes ? load(from[r] + i)
                                         : load_first(from[r] + i, dim - i);
       store(out + i, from[r] == nullptr ? zero() : mul(x, f));
+      if (r + kAheadRows < rows && from[r + kAheadRows] != nullptr) prefetch(from[r + kAheadRows] + i);
     }
     for (int i = dim; i < padded; ++i) out[i] = 0.0f;  // NaN * 0 and 0 * infinity are not 0
   }
@@ -161,19 +165,49 @@ void backward_weights(const BackwardBlock& block) noexcept {
 inline constexpr unsigned kWholeGroup = (1u << kMicroRows) - 1;
 
 // acc[r][c] += a[i][r] * b[i][16 c ...] over `rows` rows: a is read along its rows.
-template <int C>
-REGARD_INLINE void accumulate_turned(Tile<kMicroRows, C>& acc, const float* a, const float* b, int64_t ldb, int rows) {
+template <int R, int C>
+REGARD_INLINE void accumulate_turned(Tile<R, C>& acc, const float* a, const float* b, int64_t ldb, int rows) {
   for (int i = 0; i < rows; ++i, a += kWeightStride, b += ldb) {
     F32 columns[C];
     REGARD_UNROLL
     for (int c = 0; c < C; ++c) columns[c] = load(b + kLanes * c);
     REGARD_UNROLL
-    for (int r = 0; r < kMicroRows; ++r) {
+    for (int r = 0; r < R; ++r) {
       const F32 x = splat(a[r]);
       REGARD_UNROLL
       for (int c = 0; c < C; ++c) acc[r][c] = fma(x, columns[c], acc[r][c]);
     }
   }
+}
+
+// A group of R keys that all rows see by C vectors of columns, summed in registers over the rows.
+template <int R, int C>
+REGARD_INLINE void add_keys_of_all(int rows, const float* a, const float* b, int64_t ldb, float* sums, int64_t stride) {
+  Tile<R, C> acc;
+  load_tile<R, C>(acc, sums, stride);
+  accumulate_turned<R, C>(acc, a, b, ldb, rows);
+  store_tile<R, C>(acc, sums, stride);
+}
+template <int R, int C>
+REGARD_INLINE void add_at_most_keys(int keys, int rows, const float* a, const float* b, int64_t ldb, float* sums, int64_t stride) {
+  if constexpr (R > 1)
+    if (keys < R) return add_at_most_keys<R - 1, C>(keys, rows, a, b, ldb, sums, stride);
+  add_keys_of_all<R, C>(rows, a, b, ldb, sums, stride);
+}
+template <int C>
+REGARD_INLINE int add_groups_of_all(int vectors, int keys, int rows, const float* a, const float* b, int64_t ldb, float* sums,
+                                    int64_t stride) {
+  if constexpr (C > 1)
+    if (vectors < C) return add_groups_of_all<C - 1>(vectors, keys, rows, a, b, ldb, sums, stride);
+  for (int j = 0; j < keys; j += kMicroRows)
+    add_at_most_keys<kMicroRows, C>(keys - j, rows, a + j, b, ldb, sums + j * stride, stride);
+  return C;
+}
+// sums[j][c] += a[i][j] * b[i][c] over all rows i, for all keys j. Columns outside: those of all rows then stay in the
+// first-level cache while the keys pass.
+void add_all(int keys, int rows, const float* a, const float* b, int64_t ldb, int padded, float* sums) {
+  for (int c = 0; c < padded;)
+    c += kLanes * add_groups_of_all<kMicroVecs>((padded - c) / kLanes, keys, rows, a, b + c, ldb, sums + c, padded);
 }
 
 // The same where only some pairs exist: bit r of pairs[i].
@@ -205,7 +239,7 @@ REGARD_INLINE void accumulate_turned_some(Tile<kMicroRows, C>& acc, const float*
   }
 }
 
-// The rows that see some key of a group: from .. to, and which of its keys each of them sees. Null: all of them.
+// The rows that see some key of a group: from .. to, and which of its keys each of them sees.
 struct Pairs {
   int from, to;
   const uint8_t* of;
@@ -219,10 +253,7 @@ REGARD_INLINE void add_vectors(const Pairs& pairs, const float* a, const float* 
   a += static_cast<int64_t>(pairs.from) * kWeightStride;
   b += pairs.from * ldb;
   const int rows = pairs.to - pairs.from;
-  if (pairs.of == nullptr)
-    accumulate_turned<C>(acc, a, b, ldb, rows);
-  else
-    accumulate_turned_some<C>(acc, a, b, ldb, rows, pairs.of + pairs.from);
+  accumulate_turned_some<C>(acc, a, b, ldb, rows, pairs.of + pairs.from);
   store_tile<kMicroRows, C>(acc, sums, stride);
 }
 template <int C>
@@ -240,16 +271,13 @@ void add_group(const Pairs& pairs, const float* a, const float* b, int64_t ldb, 
 }
 
 // The keys of a block need not be a multiple of the group: the last groups are then moved back and leave out the keys
-// that were done. So they go the way of blocks that are seen in part.
+// that were done.
 REGARD_INLINE Pairs pairs_of_group(const BackwardBlock& block, int key, unsigned wanted, uint8_t* of) {
   Pairs pairs{block.rows, 0, of};
   const int w = key / 64, shift = key % 64;
   for (int r = 0; r < block.rows; ++r) {
-    uint64_t bits = ~uint64_t{0};
-    if (block.seen != nullptr) {
-      bits = block.seen[r][w] >> shift;
-      if (shift > 64 - kMicroRows) bits |= block.seen[r][w + 1] << (64 - shift);
-    }
+    uint64_t bits = block.seen[r][w] >> shift;
+    if (shift > 64 - kMicroRows) bits |= block.seen[r][w + 1] << (64 - shift);
     of[r] = static_cast<uint8_t>(bits & wanted);
     if (of[r] == 0) continue;
     if (pairs.from > r) pairs.from = r;
@@ -259,18 +287,15 @@ REGARD_INLINE Pairs pairs_of_group(const BackwardBlock& block, int key, unsigned
 }
 
 void backward_add_keys(const BackwardBlock& block, float* dk, float* dv) noexcept {
-  const int keys = block.panels * kPanelKeys, whole = keys / kMicroRows * kMicroRows;
+  const int keys = block.panels * kPanelKeys;
   const int dim = padded_dim(block.head_dim), value_dim = padded_dim(block.value_dim);
   if (block.seen == nullptr) {
-    // One product after the other, so that only one of dout and q is wanted in the first-level cache at a time.
-    const Pairs all{0, block.rows, nullptr};
-    for (int j = 0; j < whole && dv != nullptr; j += kMicroRows)
-      add_group(all, block.p + j, block.dout, block.dout_stride, value_dim, dv + static_cast<int64_t>(j) * value_dim);
-    for (int j = 0; j < whole && dk != nullptr; j += kMicroRows)
-      add_group(all, block.ds + j, block.q, dim, dim, dk + static_cast<int64_t>(j) * dim);
+    if (dv != nullptr) add_all(keys, block.rows, block.p, block.dout, block.dout_stride, value_dim, dv);
+    if (dk != nullptr) add_all(keys, block.rows, block.ds, block.q, dim, dim, dk);
+    return;
   }
   uint8_t of[kBlockRows];
-  for (int j = block.seen == nullptr ? whole : 0; j < keys; j += kMicroRows) {
+  for (int j = 0; j < keys; j += kMicroRows) {
     const int key = j + kMicroRows <= keys ? j : keys - kMicroRows;
     const Pairs pairs = pairs_of_group(block, key, kWholeGroup & (kWholeGroup << (j - key)), of);
     if (pairs.from >= pairs.to) continue;
