@@ -57,6 +57,27 @@ TEST(Attend, PlacementsAgainstTheDefinition) {
   for (const Mask& mask : masks()) ASSERT_EQ(run(p, mask), by_spec(p, mask)) << mask.text();
 }
 
+// Bits alone, with a head for each KV head, as well as several: rows whose bits are copied together, and one by one.
+TEST(Attend, TablesAgainstTheDefinition) {
+  for (int kv_heads : {4, 2}) {
+    Problem p = with_lengths(210, 700, 24, 24);
+    p.num_kv_heads = kv_heads;
+    p.q_begin = 0;
+    p.fill(77);
+    for (const int64_t side : {1, 64}) {
+      std::vector<uint8_t> bits;
+      for (int64_t h = 0; h < 4; ++h)
+        for (int64_t q = 0; q < p.q_len; ++q)
+          for (int64_t k = 0; k < p.kv_len; ++k)
+            bits.push_back(random_uniform(5, static_cast<uint64_t>(h), static_cast<uint64_t>(q / side * p.kv_len + k / side)) < 0.5);
+      const Mask by_head = Mask::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {4, p.q_len, p.kv_len}));
+      const Mask one = Mask::from_array(Polarity::kKeep, TensorView<const uint8_t>(bits.data(), {p.q_len, p.kv_len}));
+      for (const Mask& mask : {one, by_head, ~one, one & Mask::causal()})
+        ASSERT_EQ(run(p, mask), by_spec(p, mask)) << mask.text() << " " << side << ", " << kv_heads << " KV heads";
+    }
+  }
+}
+
 TEST(Attend, InputClassesAgainstF64) {
   const Mask mask = Mask::causal();
   const auto each = [](std::vector<float>& x, auto&& f) {
@@ -350,7 +371,6 @@ TEST(Attend, SplittingKeysAnywhereAndMergingChangesNothing) {
   }
 }
 
-// The mask decides tiles by reasoning; attention at great lengths evaluates no more than the rows it has.
 // Keys and values of more than 4 MiB: blocks of more rows, and tiles fetched ahead.
 TEST(Attend, FarKeysAgainstTheDefinition) {
   Problem p = with_lengths(110, 4300, 128, 128);
@@ -365,6 +385,7 @@ TEST(Attend, FarKeysAgainstTheDefinition) {
   set_default_pool_size(2);
 }
 
+// The mask decides tiles by reasoning; attention at great lengths evaluates no more than the rows it has.
 TEST(Attend, LongKeysWithAnyExpressionRunOneRowOfTiles) {
   Problem p;
   p.q_len = 5, p.kv_len = 256 * 1024, p.d = 4, p.dv = 4, p.q_begin = 256 * 1024 - 5;

@@ -113,6 +113,20 @@ RC_GTEST_PROP(MaskPlanLaws, WordsAreThePairs, ()) {
   }
 }
 
+RC_GTEST_PROP(MaskPlanLaws, WordsOfSeveralRowsAreThoseOfEach, ()) {
+  const int64_t size = pick(1, 200);
+  const Rule rule = pick(0, 2) == 0 ? random_table(size) : random_rule(size, Kinds::kAll, 1);
+  const MaskPlan plan(rule.mask, {}, kBatch, kHeads);
+  const int64_t b = pick(0, kBatch), h = pick(0, kHeads), k_begin = 64 * pick(0, 3), begin = pick(0, size), end = pick(begin, size + kPad);
+  const int count = static_cast<int>(pick(1, 7));
+  std::vector<uint64_t> words(static_cast<size_t>(count * (end - begin)), 0xA5A5A5A5A5A5A5A5u), row(static_cast<size_t>(count));
+  plan.fill_words(b, h, {begin, end}, k_begin, count, words.data());
+  for (int64_t q = begin; q < end; ++q) {
+    plan.fill_words(b, h, q, k_begin, count, row.data());
+    RC_ASSERT(std::equal(row.begin(), row.end(), words.begin() + count * (q - begin)));
+  }
+}
+
 RC_GTEST_PROP(MaskPlanLaws, CountsAreExact, ()) {
   const int64_t size = pick(1, 100);
   const Rule rule = random_rule(size, pick(0, 2) == 0 ? Kinds::kIntervals : Kinds::kAll);

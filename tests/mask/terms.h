@@ -149,6 +149,17 @@ Rows some_rows(Make make) {
   return rows;
 }
 
+/// Bits at random, for about `size` queries and keys.
+inline Rule random_table(int64_t size) {
+  Bits bits{pick(0, 2) == 0 ? 1 : kBatch, pick(0, 2) == 0 ? 1 : kHeads, pick(1, size + 4), pick(1, size + 4), {}};
+  uint64_t state = static_cast<uint64_t>(pick(0, int64_t{1} << 60));
+  for (int64_t i = 0, n = bits.batch * bits.heads * bits.q_len * bits.kv_len; i < n; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    bits.bits.push_back(static_cast<uint8_t>(state >> 63));
+  }
+  return table(bits);
+}
+
 /// A term whose lists and tables reach about as far as `size` positions, ends before and behind it included.
 inline Rule random_term(int64_t size, Kinds kinds) {
   const auto numbers = [&] {
@@ -190,15 +201,7 @@ inline Rule random_term(int64_t size, Kinds kinds) {
             return parents;
           }));
     }
-    case 13: {
-      Bits bits{pick(0, 2) == 0 ? 1 : kBatch, pick(0, 2) == 0 ? 1 : kHeads, pick(1, size + 4), pick(1, size + 4), {}};
-      uint64_t state = static_cast<uint64_t>(pick(0, int64_t{1} << 60));
-      for (int64_t i = 0, n = bits.batch * bits.heads * bits.q_len * bits.kv_len; i < n; ++i) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        bits.bits.push_back(static_cast<uint8_t>(state >> 63));
-      }
-      return table(bits);
-    }
+    case 13: return random_table(size);
     default: {
       std::vector<Rule> rules;
       for (int64_t h = 0; h < kHeads; ++h) rules.push_back(random_term(size, kinds));
